@@ -205,14 +205,14 @@ if TYPE_CHECKING:
     from .plot.moving_svg import moving_svg
     from .plot.placement import line_numbers, placed_arcs, shapes, walk
     from .plot.trajectory_figure import trajectory_figure
-    from .cli import cluster_options
+    from .cli import options as command_options
     from .cli.app import application, run
     from .cli.arguments import Misuse, parse_parameters
     from .cli.process import is_command
     from .cli.files import check_files
     from .cli.optimum_record import no_optimum
     from .cli.quantities import parse_bounds, parse_constraints, quantities
-    from .cli.section_option import parse_section, state_at_section
+    from .cli.attractor_command import parse_section, state_at_section
     from .cli.stored_programs import _read, read_whole, stored_solver
 
 _PLACES = {

@@ -61,7 +61,7 @@ def gaits(name: str, model: ModuleType, cache: str) -> dict[str, Any]:
     from hyjax.plot import animate_orbit, orbit_figure
 
     params, values = parse_parameters(model, [])
-    orbits = jax.device_get(require_orbits(model, params, values, model.sequence, 1, cache).orbits)
+    orbits, _ = jax.device_get(require_orbits(model, params, values, model.sequence, 1, cache))
     record = orbits_record(name, model, values, orbits)
     kept = ("x0", "period", "multipliers", "stable")
     rows = [{key: orbit[key] for key in kept} for orbit in record["orbits"]]

@@ -77,7 +77,7 @@ def certify(
         if channel is not None and not set(channel) <= coordinates:
             raise ValueError(f"--channel {' '.join(sorted(set(channel) - coordinates))}: one of {sorted(coordinates)}.")
         disturbed = Disturbance(disturbance, norm, None if channel is None else tuple(channel))
-    orbits = require_orbits(model, params, values, modes, 1, cache).orbits
+    orbits, _ = require_orbits(model, params, values, modes, 1, cache)
     stable = [orbits[i] for i in range(len(orbits)) if bool(orbits[i].stable)]
     if not stable:
         raise NotFound(f"{name} has no stable orbit at these parameters: nothing attracts.")

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._results.registry import draw
 from ..plot.figure import BLUE, INK, pyplot, symbol, tidy, VERMILION
-from ..plot.plane import draw_plane
+from ..plot.orbit_axes import draw_plane
 from ..plot.setting import put_title, title_of
 from .proved_orbit import ProvedOrbit
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from .errors import Misuse as Misuse, NotFound as NotFound
+from .process import Misuse as Misuse, NotFound as NotFound
 
 
 @contextlib.contextmanager

@@ -7,10 +7,9 @@ import typer
 
 from .._results.labels import units_of
 from .arguments import as_misuse, check_count, in_degrees, load, Misuse, parse_parameters, parse_sequence, short_name
-from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_files, save_figure, save_netcdf
 from .grid_options import axes_record, parse_axes, parse_tolerance, with_units
-from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, Sequence
+from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, require_dask, Scheduler, Sequence, workers_of
 from .orbits import search_orbits
 from .output import print_record
 from .process import start_jax
@@ -51,7 +50,7 @@ def basin(
     from .._orbit.return_map import ReturnMap
     from .._sweep.basin import basin as run
 
-    orbits = search_orbits(model, params, modes, 1, cache).orbits
+    orbits, _, _ = search_orbits(model, params, modes, 1, cache)
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
     with workers_of(scheduler) as executor, as_misuse():
         found = run(

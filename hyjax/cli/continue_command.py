@@ -71,7 +71,7 @@ def continue_(
     from .._continuation.switching import cascade, crossing_branches
     from .._results.working import working
 
-    orbits = require_orbits(model, params, values, modes, strides, cache).orbits
+    orbits, _ = require_orbits(model, params, values, modes, strides, cache)
     method = PseudoArclength(step=min(0.01, step), max_step=step, max_points=max_points)
     lens = lambda params: getattr(params, where)
     with as_misuse(), working("following branches") as say:

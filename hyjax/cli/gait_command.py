@@ -55,25 +55,24 @@ def gait(
     check_outline(model, animate)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)
-    box = None if region is None else parse_region(region, model.system.modes[modes[0]].coordinates)
+    within = None if region is None else parse_region(region, model.system.modes[modes[0]].coordinates)
 
     import jax
     import numpy as np
 
-    found = require_orbits(model, params, values, modes, strides, cache, starts, box)
-    orbits = found.orbits
+    orbits, searched = require_orbits(model, params, values, modes, strides, cache, starts, within)
     shown = jax.device_get(orbits)
     if as_json:
         record = orbits_record(name, model, values, shown)
-        print(json.dumps(record | {"region": [list(map(float, bound)) for bound in found.region]}))
+        print(json.dumps(record | {"region": [list(map(float, bound)) for bound in searched]}))
     else:
         from .._orbit.orbit_report import side_by_side
 
         setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
         width = max(100, shutil.get_terminal_size().columns)
-        box_searched = described_region(found.region, model.system.modes[modes[0]].coordinates)
+        box = described_region(searched, model.system.modes[modes[0]].coordinates)
         table = side_by_side(shown, f"{model.title}: {setting}", width)
-        print(table._replace(notes=[f"searched: {box_searched}"]).text(units=True))
+        print(table._replace(notes=[f"searched: {box}"]).text(units=True))
     drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)
     if plot is not None:
         from ..plot.orbit_figure import orbit_figure

@@ -10,10 +10,21 @@ from typing import Annotated
 import typer
 
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
-from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_files, check_outline, save_figure, tell_written
 from .optimum_record import no_optimum, optimum_record
-from .options import Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
+from .options import (
+    Json,
+    Model,
+    MOST_POINTS,
+    MOST_STRIDES,
+    Overwrite,
+    Param,
+    require_dask,
+    Scheduler,
+    Sequence,
+    Strides,
+    workers_of,
+)
 from .orbits import choose_orbit, require_orbits
 from .process import start_jax
 from .quantities import parse_bounds, parse_constraints, quantities, quantity
@@ -79,7 +90,7 @@ def optimize(
     check_outline(model, animate)
     params, values = parse_parameters(model, param)
     bounds = parse_bounds(model, over, values)
-    wanted = quantity(model, objective, "--objective")
+    wanted, _ = quantity(model, objective, "--objective")
     constraints = parse_constraints(model, subject_to)
     equations = sum(each.equals is not None for each in constraints)
     if equations > len(bounds):
@@ -102,15 +113,15 @@ def optimize(
     )
     with workers_of(scheduler) as executor, as_misuse():
         found = run(
-            first, Negative(wanted.function) if maximize else wanted.function, where=lens,
+            first, Negative(wanted) if maximize else wanted, where=lens,
             constraints=constraints, bounds=tuple(bounds.values()), starts=starts,
             method=InteriorPoint(second_order=not first_order), throw=False, executor=executor,
         )  # fmt: skip
-    record = optimum_record(name, values, found, wanted, maximize, bounds)
+    record = optimum_record(name, values, found, objective, maximize, bounds)
     if as_json:
         print(json.dumps(record))
     else:
-        print_optimum(model, found, wanted.name, maximize, values, bounds)
+        print_optimum(model, found, objective, maximize, values, bounds)
     # The gait at which a search ended without an optimum is drawn too: it shows where the search went.
     drawn = math.isfinite(float(found.orbit.period))
     if plot is not None and drawn:
@@ -118,8 +129,7 @@ def optimize(
 
         save_figure(plot, lambda: optimization_figure(found, model))
     if animate is not None and drawn:
-        from ..plot.animation import save_animation
-        from ..plot.comparison import animate_optimization
+        from ..plot.animation import animate_optimization, save_animation
 
         with as_misuse():
             save_animation(animate_optimization(found, model), animate)
@@ -135,7 +145,7 @@ def print_optimum(model: ModuleType, found, objective: str, maximize: bool, valu
 
     fixed = [f"{key} = {value:.10g}" for key, value in values.items() if key not in bounds]
     title = f"{model.title}: {objective.replace('_', ' ')} {'maximized' if maximize else 'minimized'}"
-    units = {each.name: each.unit for each in quantities(model).values()}
+    units = {name: unit for name, (_, unit) in quantities(model).items()}
     table = optimization_table(found, objective, -1 if maximize else 1, units)
     print(table._replace(caption="; ".join([title, *([", ".join(fixed)] if fixed else [])])).text())
 
@@ -161,7 +171,7 @@ def starting_gait(
         if orbit.result == "successful":
             print("hyjax: from the gait near the model's guess; another one: --orbit.", file=sys.stderr)
             return orbit
-    orbits = require_orbits(model, params, values, modes, strides, cache).orbits
+    orbits, _ = require_orbits(model, params, values, modes, strides, cache)
     chosen = 1 if number is None else number
     orbit = choose_orbit(orbits, chosen, values)
     print(f"hyjax: from gait {chosen} of {len(orbits)} of hyjax gait.", file=sys.stderr)

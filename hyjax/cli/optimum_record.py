@@ -6,7 +6,6 @@ import numpy as np
 
 from .._system.results import code_of
 from .output import orbit_record
-from .quantities import Quantity
 
 if TYPE_CHECKING:
     from .._optimize.optimized_orbit import OptimizedOrbit
@@ -16,7 +15,7 @@ def optimum_record(
     name: str,
     values: dict[str, float],
     gait: "OptimizedOrbit",
-    objective: Quantity,
+    objective: str,
     maximize: bool,
     bounds: dict[str, tuple[float, float]],
 ) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def optimum_record(
         "model": name,
         "params": optimal,
         "objective": {
-            "name": objective.name,
+            "name": objective,
             "maximized": maximize,
             "before": _number(sign * gait.value_before),
             "after": _number(sign * gait.value),

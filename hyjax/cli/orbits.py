@@ -4,7 +4,7 @@ import functools as ft
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .arguments import Misuse, NotFound, short_name
 
@@ -12,14 +12,6 @@ from .arguments import Misuse, NotFound, short_name
 Region = tuple[Any, Any]
 # The default of `--starts`.
 MOST_STARTS = 2048
-
-
-class Found(NamedTuple):
-    """Orbits, the region in which they were searched, and the count of starts."""
-
-    orbits: Any
-    region: Region
-    census: Any
 
 
 def search_orbits(
@@ -30,8 +22,9 @@ def search_orbits(
     cache: str,
     starts: int = MOST_STARTS,
     region: Region | None = None,
-) -> Found:
-    """Orbits of `strides` strides in a region, by default the model's. The traced search is stored in the directory `cache`.
+) -> tuple[Any, Region, Any]:
+    """Orbits of `strides` strides in a region, by default the model's; the region in which they were searched; and the count of
+    starts. The traced search is stored in the directory `cache`.
 
     Where the model's region holds no orbit, a file's region that is only the surroundings of its guess is made to hold the orbit
     to which starts led out of it; and then the region is that around the states at which a simulation settles.
@@ -65,7 +58,7 @@ def search_orbits(
             if settled is not None:
                 low, high = _around(settled, 0.1 * np.max(np.abs(settled), axis=0) + 1e-3 * np.max(np.abs(settled)))
                 orbits, census = within(low, high)
-    return Found(orbits, (low, high), census)
+    return orbits, (low, high), census
 
 
 def require_orbits(
@@ -77,15 +70,15 @@ def require_orbits(
     cache: str,
     starts: int = MOST_STARTS,
     region: Region | None = None,
-) -> Found:
-    """The orbits of `search_orbits`, with a note on stderr if the search ended early. `NotFound` where there is no orbit.
+) -> tuple[Any, Region]:
+    """The orbits of `search_orbits` and the region, with a note on stderr if the search ended early. `NotFound` where there is no
+    orbit.
 
     **Arguments:** `values`: the parameters by name.
     """
-    found = search_orbits(model, params, sequence, strides, cache, starts, region)
-    census = found.census
-    if len(found.orbits) == 0:
-        box = described_region(found.region, model.system.modes[sequence[0]].coordinates)
+    orbits, searched, census = search_orbits(model, params, sequence, strides, cache, starts, region)
+    if len(orbits) == 0:
+        box = described_region(searched, model.system.modes[sequence[0]].coordinates)
         raise NotFound(
             f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
             f"{setting(values)}; no start of {census.tried} led to one, in the region {box}. Try other parameters (hyjax models "
@@ -96,7 +89,7 @@ def require_orbits(
             f"hyjax: {census}. More --starts, or a smaller --region, of hyjax gait may find more.",
             file=sys.stderr,
         )
-    return found
+    return orbits, searched
 
 
 # Of the simulation that leads to where a motion settles: its jumps, and the last of them, whose states are the region's.

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import Misuse
+from .process import Misuse
 
 # What to add to a file for a command that needs it.
 NEEDED = {

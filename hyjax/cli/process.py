@@ -15,6 +15,15 @@ import socket
 import sys
 import threading
 
+
+class Misuse(Exception):
+    """An invalid request: exit status 2."""
+
+
+class NotFound(Exception):
+    """A valid request without a result: exit status 1."""
+
+
 # What a command would have the user know; set while there is something to know.
 _kept: list[str] = []
 # Not empty once a thread waits for the signal.

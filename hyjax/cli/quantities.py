@@ -1,7 +1,7 @@
 """Numbers of a gait by name: objectives and constraints of `optimize`, prescribed quantities of `sweep`; and the bounds."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,8 @@ RELATIONS = {"=": "equals", ">=": "at_least", "<=": "at_most"}
 DRIVEN = ("positive_work", "negative_work", "mechanical_cost_of_transport")
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A number of a gait, with its unit; the unit is empty where the model does not state it."""
-
-    name: str
-    function: "Objective"
-    unit: str
+# A number of a gait, and its unit; the unit is empty where the model does not state it.
+Quantity = tuple["Objective", str]
 
 
 def quantities(model: ModuleType) -> dict[str, Quantity]:
@@ -40,24 +35,21 @@ def quantities(model: ModuleType) -> dict[str, Quantity]:
     those of a gait that is driven, and the model's objectives."""
     from .._optimize import objectives
 
-    found = [
-        Quantity("period", objectives.period, model.time_unit),
-        Quantity("spectral_radius", objectives.spectral_radius, "1"),
-        Quantity("contraction", objectives.contraction(), "1"),
-    ]
+    found = {
+        "period": (objectives.period, model.time_unit),
+        "spectral_radius": (objectives.spectral_radius, "1"),
+        "contraction": (objectives.contraction(), "1"),
+    }
     if hasattr(model, "travel"):
-        found += [
-            Quantity("speed", objectives.speed(model.travel), ""),
-            Quantity("step_length", objectives.step_length(model.travel), ""),
-        ]
+        found["speed"] = objectives.speed(model.travel), ""
+        found["step_length"] = objectives.step_length(model.travel), ""
     if any(field.name == "slope" for field in fields(model.Params)):
-        found.append(Quantity("slope_sensitivity", objectives.sensitivity(lambda p: p.slope), f"{model.time_unit}/rad"))
+        found["slope_sensitivity"] = objectives.sensitivity(lambda p: p.slope), f"{model.time_unit}/rad"
     if hasattr(model, "power"):
         cost = objectives.cost_of_transport(model.power, model.travel, model.weight, impulsive=model.impulsive_work)
         works = objectives.positive_work(model.power), objectives.negative_work(model.power)
-        found += [Quantity(*each) for each in zip(DRIVEN, (*works, cost), ("", "", "1"), strict=True)]
-    found += [Quantity(name, function, "") for name, function in getattr(model, "objectives", {}).items()]
-    return {each.name: each for each in found}
+        found |= zip(DRIVEN, zip((*works, cost), ("", "", "1"), strict=True), strict=True)
+    return found | {name: (function, "") for name, function in getattr(model, "objectives", {}).items()}
 
 
 def objective_names(model: ModuleType) -> list[str]:
@@ -86,15 +78,14 @@ def parse_constraints(model: ModuleType, texts: list[str] | None) -> "list[Const
         if found is None:
             raise Misuse(f"--subject-to: {text!r} is not name=value, name>=value or name<=value, such as period>=2.")
         name, relation, value = found.groups()
-        chosen = quantity(model, name, "--subject-to")
+        _, unit = quantity(model, name, "--subject-to")
         mine = limits.setdefault(name, {})
         if RELATIONS[relation] in mine:
             raise Misuse(f"--subject-to: {name}{relation} is given twice. Give it once.")
-        mine[RELATIONS[relation]] = parse_finite(value, f"--subject-to {name}", chosen.unit)
+        mine[RELATIONS[relation]] = parse_finite(value, f"--subject-to {name}", unit)
     with as_misuse():
         return [
-            Constraint(quantity(model, name, "--subject-to").function, name=name, **mine)
-            for name, mine in limits.items()
+            Constraint(quantity(model, name, "--subject-to")[0], name=name, **mine) for name, mine in limits.items()
         ]
 
 
@@ -113,7 +104,7 @@ def parse_prescribed(model: ModuleType, texts: list[str] | None, solve: str | No
         return None, None
     if solve is None:
         raise Misuse("--prescribe: give also --solve, as many parameters as quantities, as push_off,stiffness.")
-    axes = parse_axes(texts, "--prescribe", lambda name: quantity(model, name, "--prescribe").unit)
+    axes = parse_axes(texts, "--prescribe", lambda name: quantity(model, name, "--prescribe")[1])
     names = tuple(each.strip() for each in solve.split(","))
     for each in names:
         check_parameter(model, each, "--solve")
@@ -127,7 +118,7 @@ def parse_prescribed(model: ModuleType, texts: list[str] | None, solve: str | No
     if both := {text.partition("=")[0] for text in where} & {*names}:
         raise Misuse(f"--solve: {', '.join(sorted(both))} is varied by --where. Vary a parameter, or solve for it.")
     label = lambda name: f"prescribed_{name}" if name in TAKEN else name
-    prescribed = {label(name): (quantity(model, name, "--prescribe").function, values) for name, values in axes.items()}
+    prescribed = {label(name): (quantity(model, name, "--prescribe")[0], values) for name, values in axes.items()}
     return prescribed, lambda params: tuple(getattr(params, name) for name in names)
 
 

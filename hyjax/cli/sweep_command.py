@@ -8,7 +8,6 @@ import typer
 from .._results.labels import units_of
 from .._results.table import without_rounding
 from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFound, parse_sequence
-from .cluster_options import require_dask, Scheduler, workers_of
 from .files import check_directory, check_files, save_figure, tell_written
 from .grid_options import axes_record, count_results, parse_grid, parse_tolerance, print_points
 from .options import (
@@ -19,8 +18,11 @@ from .options import (
     MOST_STRIDES,
     OtherParam,
     Overwrite,
+    require_dask,
+    Scheduler,
     Sequence,
     Strides,
+    workers_of,
 )
 from .orbits import choose_orbit, require_orbits
 from .output import nested_lists, print_record
@@ -85,7 +87,8 @@ def sweep(
     params, values, lens, axes = parse_grid(model, where or [], param)
     prescribed, solved = parse_prescribed(model, prescribe, solve, where or [])
     modes = parse_sequence(model, sequence)
-    start = choose_orbit(require_orbits(model, params, values, modes, strides, cache).orbits, orbit, values)
+    orbits, _ = require_orbits(model, params, values, modes, strides, cache)
+    start = choose_orbit(orbits, orbit, values)
 
     import numpy as np
 

@@ -1,20 +1,20 @@
 """Pictures of results: functions that take a result and return matplotlib axes, a figure or an animation."""
 
 from .animation import (
+    animate_optimization as animate_optimization,
     animate_orbit as animate_orbit,
     animate_trajectory as animate_trajectory,
     save_animation as save_animation,
+    sketch as sketch,
 )
 from .basin_figure import basin_figure as basin_figure
 from .branch_figure import branch_diagram as branch_diagram, locus_diagram as locus_diagram
 from .by_type import animate as animate, draw as draw
-from .comparison import animate_optimization as animate_optimization
 from .covariance_figure import covariance_figure as covariance_figure
 from .estimates_figure import estimate_figure as estimate_figure
 from .explore import explore as explore, Explorer as Explorer
 from .ilqr_figure import ilqr_figure as ilqr_figure
-from .optimization_figure import optimization_figure as optimization_figure
-from .optimum_figure import optimum_figure as optimum_figure
+from .optimization_figure import optimization_figure as optimization_figure, optimum_figure as optimum_figure
 from .orbit_axes import (
     multiplier_plane as multiplier_plane,
     phase_portrait as phase_portrait,
@@ -23,7 +23,6 @@ from .orbit_axes import (
 from .orbit_figure import orbit_figure as orbit_figure
 from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .response_figure import response_figure as response_figure, tongue_figure as tongue_figure
-from .sketch import sketch as sketch
 from .study_figure import points_figure as points_figure, work_precision_figure as work_precision_figure
 from .sweep_figure import attractor_figure as attractor_figure, sweep_figure as sweep_figure
 from .trajectory_figure import trajectory_figure as trajectory_figure

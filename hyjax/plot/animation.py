@@ -1,21 +1,28 @@
-"""Animations of a model along an orbit or a trajectory, drawn from the model's outline."""
+"""Animations of a model along orbits, trajectories and optimizations, and its drawing in one state, from its outline."""
 
 import io
 import pathlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import jax.numpy as jnp
 import numpy as np
 
-from .._flow.trajectory import Trajectory
+from .._flow.trajectory import Arc, Trajectory
+from .._optimize.optimized_orbit import OptimizedOrbit
 from .._orbit.orbit import PeriodicOrbit
-from .._system.types import Params
-from .figure import INK, pyplot
+from .._system.types import Params, State
+from .figure import INK, pyplot, signed
+from .optimization_figure import end_values, objective_name
+from .orbit_axes import message_of
 from .placement import Model, placed_arcs, PlacedArc, walk
-from .scene import clock, frame_times, scene, stage, view_of
+from .scene import clock, frame_times, scene, view_of
 
 if TYPE_CHECKING:
     import matplotlib.animation
+    import matplotlib.axes
     from PIL.Image import Image
+
 
 # The width of an animation in inches, and the dots per inch of a GIF.
 WIDTH, GIF_DPI = 6.4, 100
@@ -108,11 +115,11 @@ def _animate(
     from matplotlib.animation import FuncAnimation
 
     times = frame_times(placed[-1].t[-1], model, params, fps, speed)
-    shown = scene(placed, model, params, times)
-    view = view_of(shown.bounds)
+    bounds, stage = scene(placed, model, params, times)
+    view = view_of(bounds)
     width, height = np.diff(view, axis=1)[:, 0]
     fig = plt.figure(figsize=(WIDTH, WIDTH * height / width), facecolor="white")
-    draw_scene = stage(shown, fig.add_axes((0, 0, 1, 1)), view)
+    draw_scene = stage(fig.add_axes((0, 0, 1, 1)), view)
     heading = "\n".join(text for text in (getattr(model, "title", ""), about) if text)
     fig.text(0.02, 0.97, heading, va="top", color=INK, fontsize=11, linespacing=1.4)
     tell = clock(fig, placed[-1].t[-1], model, params)
@@ -200,3 +207,104 @@ def save_gif(frames: "list[Image]", path, fps: float) -> None:
     palette.putpalette(colours[np.argsort(-counts, kind="stable")[:COLOURS]].tobytes())
     few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     few[0].save(path, save_all=True, append_images=few[1:], duration=round(100 / fps) * 10, loop=0, optimize=True)
+
+
+def animate_optimization(
+    gait: OptimizedOrbit, model: Model, steps: int = 4, fps: int = 25, speed: float | None = None
+) -> "matplotlib.animation.FuncAnimation":
+    """Animation of a model along its gait before and after an optimization, side by side, at the same times and scale.
+
+    Each half states the value of the objective. Its camera moves with the mean velocity of its gait: the faster the gait, the
+    faster the footholds pass by.
+
+    **Arguments:** `gait`: the result of `hyjax.optimize`. `steps`: passes through the sequence of the gait of longer period; the
+    other makes as many as fit into the same time. `model`, `fps`, `speed`: as for `animate_orbit`.
+
+    **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for an optimization that ended without
+    a gait, and for a model without an outline; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> params = wheel.Params()
+    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
+    >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
+    >>> animation = hj.plot.animate_optimization(gait, wheel, steps=2, fps=5)
+    >>> hj.plot.save_animation(animation, "gaits.gif")
+    """
+    check_outline(model, "animate_optimization")
+    check_rates("animate_optimization", steps, fps, speed)
+    if not np.isfinite(gait.orbit.period):
+        raise ValueError(f"animate_optimization: there is no gait to draw: {message_of(gait.orbit)}")
+    plt = pyplot()
+    from matplotlib.animation import FuncAnimation
+
+    orbits = gait.before, gait.orbit
+    passes = [float(orbit.period) / orbit.strides for orbit in orbits]
+    duration = steps * max(passes)
+    times = frame_times(duration, model, gait.orbit.params, fps, speed)
+    scenes = [
+        scene(walk(orbit, model, int(np.ceil(duration / each))), model, orbit.params, times)
+        for orbit, each in zip(orbits, passes, strict=True)
+    ]
+    low, high = (extreme([bounds[k] for bounds, _ in scenes], axis=0) for k, extreme in enumerate((np.min, np.max)))
+    view = view_of(np.stack([low, high]))
+    width, height = np.diff(view, axis=1)[:, 0]
+
+    # A strip above both halves: the title, and under it the value of each.
+    inches, strip = 4.2 * height / width, 0.75
+    fig = plt.figure(figsize=(8.4, inches + strip), facecolor="white")
+    heading = ": ".join(text for text in (getattr(model, "title", ""), objective_name(gait)) if text)
+    fig.text(0.01, 1 - 0.08 / (inches + strip), heading, va="top", color=INK, fontsize=11)
+    draws = []
+    for left, (_, stage), value, name in zip(
+        (0.004, 0.504), scenes, end_values(gait), ("before", "after"), strict=True
+    ):
+        ax = fig.add_axes((left, 0, 0.492, inches / (inches + strip)))
+        draws.append(stage(ax, view))
+        ax.set_title(f"{name}: {signed(f'{value:.6g}')}", fontsize=11, color=INK)
+    tell = clock(fig, duration, model, gait.orbit.params)
+
+    def draw(i: int):
+        return (*(line for one in draws for line in one(i)), tell(times[i]))
+
+    return FuncAnimation(fig, draw, frames=len(times), interval=1000 / fps, cache_frame_data=False)
+
+
+def sketch(
+    model: Model,
+    params: Params,
+    x: State | None = None,
+    mode: str | None = None,
+    ax: "matplotlib.axes.Axes | None" = None,
+) -> "matplotlib.axes.Axes":
+    """A drawing of a mechanism in one state, with the ground where the model has one.
+
+    Gravity points down, and the origin of the axes is that of the outline: of a walker the stance foot. So a label or an angle is
+    drawn on it by its place in the outline's units.
+
+    **Arguments:** `model`: as for `animate_orbit`. `params`: the model's parameters. `x`: the state, shape `(n,)`, in `mode`; by
+    default those of `model.start(params)`. `ax`: by default new axes.
+
+    **Returns:** the axes. `ValueError` for a model without an outline, or without a start where `x` or `mode` is not given;
+    `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> from hyjax.models import rimless_wheel as wheel
+    >>> axes = hj.plot.sketch(wheel, wheel.Params())
+    >>> axes.figure.savefig("wheel.png")
+    """
+    check_outline(model, "sketch")
+    if not hasattr(model, "start") and (x is None or mode is None):
+        raise ValueError("sketch: the model does not define start(params). Give the state x and the mode.")
+    started, first = model.start(params) if x is None or mode is None else (mode, x)
+    x = jnp.asarray(first if x is None else x)
+    still = Arc(started if mode is None else mode, jnp.array([0.0, 1.0], x.dtype), jnp.stack([x, x]))
+    # Without its travel the model stays where it is, on straight ground.
+    drawn = SimpleNamespace(**{name: value for name, value in vars(model).items() if name != "travel"})
+    bounds, stage = scene(placed_arcs([still], drawn, params), drawn, params, np.zeros(1))
+    drawn_on = pyplot().subplots(figsize=(3.6, 2.6), layout="constrained")[1] if ax is None else ax
+    stage(drawn_on, view_of(bounds))(0)
+    return drawn_on

@@ -1,14 +1,14 @@
 """Bifurcation diagrams of branches, with their special points; loci in the plane of two parameters."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from .._results.labels import chosen_unit, named_params, units_of
 from .._system.where import leaf_names
-from .branch_curves import curves_of, heights_at
 from .figure import COLOURS, GREY, open_axes, symbol, telling, unit, with_unit
 from .setting import axis_of, put_title, title_of
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from .._continuation.branch import Branch
     from .._continuation.locus import Locus
+    from .._continuation.special_points import SpecialPoint
+
 
 MARKS = {
     "fold": ("o", "fold"),
@@ -151,3 +153,84 @@ def locus_diagram(
     if ax is None:
         put_title(axes.figure, title_of(None, params, without=own, system=loci[0].unfolding.problem.system), 11)
     return axes
+
+
+# A doubled branch begins at most so far from its period doubling, relative to the state's size and to the branches' interval.
+NEAR = 0.05
+
+
+# A branch as a line through its points and its special points: the values, shape `(points,)`; the heights, shape
+# `(points, curves)`; and for each point whether the way to the next is stable, shape `(points,)`.
+Line = tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points curves"], Bool[np.ndarray, " points"]]
+# A part of it that is stable, or unstable, throughout.
+Curve = tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points curves"], bool]
+
+
+def curves_of(branches: "Sequence[Branch]", coordinate: str) -> list[list[Curve]]:
+    """The curves of each branch."""
+    return [list(_cut(_begun(_line(branch, coordinate), branch, branches, coordinate))) for branch in branches]
+
+
+def heights_at(point: "SpecialPoint", coordinate: str) -> Float[np.ndarray, " strides"]:
+    """The ordinates of a special point: one for each stride, or the period per stride."""
+    orbit = point.orbit
+    if coordinate == "period":
+        return np.asarray(orbit.period)[None] / orbit.strides
+    names = orbit.system.modes[orbit.sequence[0]].coordinates
+    return np.asarray(orbit.nodes)[:, names.index(coordinate)]
+
+
+def _line(branch: "Branch", coordinate: str) -> Line:
+    """The points of a branch with its special points between them, where the stability changes."""
+    values, heights, stable = branch.values, branch.heights(coordinate), branch.stable
+    inside: dict[int, list[SpecialPoint]] = {}
+    for point in branch.special_points if len(values) > 1 else ():
+        inside.setdefault(_segment(branch, point), []).append(point)
+    rows = []
+    for i in range(len(values)):
+        rows.append((values[i], heights[i], bool(stable[i])))
+        # Grazing points lie beyond the ends.
+        between = [point for point in inside.get(i, ()) if point.kind not in ("grazing", "corner")]
+        for point in sorted(between, key=lambda point: abs(float(point.value) - values[i])):
+            rows.append((float(point.value), heights_at(point, coordinate), bool(stable[i + 1])))
+    values, heights, stable = (np.array(column) for column in zip(*rows, strict=True))
+    return values, heights, stable
+
+
+def _segment(branch: "Branch", point: "SpecialPoint") -> int:
+    """The number of the point before a special point: the way to the next point that the special point prolongs least."""
+    v, there = np.asarray(branch._points["v"]), np.asarray(point.v)[: branch._points["v"].shape[1]]
+    to = np.linalg.norm(v - there, axis=1)
+    detour = to[:-1] + to[1:] - np.linalg.norm(np.diff(v, axis=0), axis=1)
+    return int(np.argmin(detour))
+
+
+def _begun(line: Line, branch: "Branch", branches: "Sequence[Branch]", coordinate: str) -> Line:
+    """The line with the period doubling that it comes from, where one of the other branches has it."""
+    (values, heights, stable), strides = line, branch.unfolding.problem.strides
+    nodes = np.asarray(branch._points["nodes"])
+    span = max(np.ptp(each.values) for each in branches)
+    for point in (point for other in branches if other is not branch for point in other.special_points):
+        if point.kind != "period-doubling" or 2 * point.orbit.strides != strides:
+            continue
+        twice = np.tile(np.asarray(point.orbit.nodes), (2, 1))
+        for end in (0, -1):
+            apart = np.max(np.abs(nodes[end] - twice)) / np.max(np.abs(twice))
+            if apart < NEAR and abs(branch.values[end] - float(point.value)) < NEAR * span:
+                height = np.resize(heights_at(point, coordinate), heights.shape[1])
+                place = 0 if end == 0 else len(values)
+                return (
+                    np.insert(values, place, float(point.value)),
+                    np.insert(heights, place, height, axis=0),
+                    np.insert(stable, place, stable[end]),
+                )
+    return line
+
+
+def _cut(line: Line) -> Iterator[Curve]:
+    """The parts of one stability, each with the point where the next begins."""
+    values, heights, stable = line
+    changes = np.flatnonzero(np.diff(stable.astype(int))) + 1
+    for start, end in zip([0, *changes], [*changes, len(stable)], strict=True):
+        piece = slice(start, min(end + 1, len(stable)))
+        yield values[piece], heights[piece], bool(stable[start])

@@ -14,14 +14,12 @@ from ..noise.rts_smoother import Smoothed
 from ..phase.entrainment import Entrainment
 from ..phase.isostable_response import IsostableResponse
 from ..phase.phase_response import PhaseResponse
-from .animation import animate_orbit, animate_trajectory
+from .animation import animate_optimization, animate_orbit, animate_trajectory
 from .branch_figure import branch_diagram, locus_diagram
-from .comparison import animate_optimization
 from .covariance_figure import covariance_figure
 from .estimates_figure import estimate_figure
 from .ilqr_figure import ilqr_figure
-from .optimization_figure import optimization_figure
-from .optimum_figure import optimum_figure
+from .optimization_figure import optimization_figure, optimum_figure
 from .orbit_figure import orbit_figure
 from .response_figure import response_figure, tongue_figure
 from .trajectory_figure import trajectory_figure

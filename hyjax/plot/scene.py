@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import numpy as np
 
 from .._results.labels import units_of
@@ -28,28 +27,45 @@ def frame_times(duration: float, model: Model, params: Params, fps: int, speed: 
     return np.linspace(0.0, duration, max(2, round(seconds * fps)), endpoint=False)
 
 
-class Scene(eqx.Module):
-    """What each frame shows, and from where.
+def scene(placed: tuple[PlacedArc, ...], model: Model, params: Params, times: np.ndarray):
+    """What the frames of a walk at given times show, and from where: a camera that moves with the walk's mean velocity.
 
-    **Attributes:** `placed`: the arcs. `frames`: at each time the arc and the outline. `path`: the camera's place, shape
-    `(frames, 2)`, which moves with the walk's mean velocity. `bounds`: `(left, low), (right, high)` of all that is drawn,
-    relative to the camera.
+    **Returns:** `(left, low), (right, high)`, the bounds of all that is drawn, relative to the camera; and `stage(ax, view)`,
+    which draws the ground, and returns the function that draws frame `i` and returns what it changed.
     """
-
-    model: Model
-    params: Params
-    placed: tuple[PlacedArc, ...]
-    frames: list[tuple[PlacedArc, Shapes]]
-    path: np.ndarray
-    bounds: np.ndarray
-
-
-def scene(placed: tuple[PlacedArc, ...], model: Model, params: Params, times: np.ndarray) -> Scene:
-    """The scene of a walk at given times."""
     frames = _frames(placed, model, params, times)
     path = placed[-1].landing * (times / placed[-1].t[-1])[:, None]
-    drawn = np.concatenate([point - path[i] for i, (_, shape) in enumerate(frames) for point in shape.values()])
-    return Scene(model, params, placed, frames, path, np.stack([drawn.min(axis=0), drawn.max(axis=0)]))
+    outlined = np.concatenate([point - path[i] for i, (_, shape) in enumerate(frames) for point in shape.values()])
+
+    def stage(ax: "matplotlib.axes.Axes", view: np.ndarray):
+        width, height = np.diff(view, axis=1)[:, 0]
+        ax.set_axis_off()
+        ax.set_aspect("equal", adjustable="box")
+        if hasattr(model, "ground"):
+            _draw_ground(ax, placed, frames, vertical_frame(model, params)[0], width, height)
+        scenery = getattr(model, "scenery", ())
+        drawn = [(name, number) for arc in placed for name, number in arc.legs.items()]
+        lines: dict[int, matplotlib.lines.Line2D] = {}
+        for number in sorted({number for _, number in drawn}):
+            still = any(name in scenery for name, each in drawn if each == number)
+            colour, above = (GREY, 2) if still else (VERMILION, 4) if number == 0 else (BLUE, 3)
+            lines[number] = ax.plot([], [], color=colour, zorder=above, solid_capstyle="round", gid=f"leg {number}")[0]
+        dots = ax.plot([], [], "o", color=INK, ms=10, zorder=5)[0]
+
+        def draw(i: int):
+            arc, shape = frames[i]
+            for line in lines.values():
+                line.set_data([], [])
+            for name, number in arc.legs.items():
+                stands = hasattr(model, "ground") and touches(shape[name], arc.foot)
+                lines[number].set(data=shape[name].T, linewidth=5 if stands else 3)
+            dots.set_data(*np.concatenate([np.zeros((0, 2)), *(p for p in shape.values() if len(p) == 1)]).T)
+            ax.set(xlim=view[0] + path[i, 0], ylim=view[1] + path[i, 1])
+            return (*lines.values(), dots)
+
+        return draw
+
+    return np.stack([outlined.min(axis=0), outlined.max(axis=0)]), stage
 
 
 def view_of(bounds: np.ndarray) -> np.ndarray:
@@ -58,37 +74,6 @@ def view_of(bounds: np.ndarray) -> np.ndarray:
     height = 1.4 * max(high - low, 0.3 * (right - left))
     width = max(1.2 * (right - left), 1.5 * height)
     return np.array([[-width / 2, width / 2], [-0.12 * height, 0.88 * height]]) + [[(left + right) / 2], [low]]
-
-
-def stage(shown: Scene, ax: "matplotlib.axes.Axes", view: np.ndarray):
-    """Draw the ground; return the function that draws frame `i`, and returns what it changed."""
-    model, placed, frames = shown.model, shown.placed, shown.frames
-    width, height = np.diff(view, axis=1)[:, 0]
-    ax.set_axis_off()
-    ax.set_aspect("equal", adjustable="box")
-    if hasattr(model, "ground"):
-        _draw_ground(ax, placed, frames, vertical_frame(model, shown.params)[0], width, height)
-    scenery = getattr(model, "scenery", ())
-    drawn = [(name, number) for arc in placed for name, number in arc.legs.items()]
-    lines: dict[int, matplotlib.lines.Line2D] = {}
-    for number in sorted({number for _, number in drawn}):
-        still = any(name in scenery for name, each in drawn if each == number)
-        colour, above = (GREY, 2) if still else (VERMILION, 4) if number == 0 else (BLUE, 3)
-        lines[number] = ax.plot([], [], color=colour, zorder=above, solid_capstyle="round", gid=f"leg {number}")[0]
-    dots = ax.plot([], [], "o", color=INK, ms=10, zorder=5)[0]
-
-    def draw(i: int):
-        arc, shape = frames[i]
-        for line in lines.values():
-            line.set_data([], [])
-        for name, number in arc.legs.items():
-            stands = hasattr(model, "ground") and touches(shape[name], arc.foot)
-            lines[number].set(data=shape[name].T, linewidth=5 if stands else 3)
-        dots.set_data(*np.concatenate([np.zeros((0, 2)), *(p for p in shape.values() if len(p) == 1)]).T)
-        ax.set(xlim=view[0] + shown.path[i, 0], ylim=view[1] + shown.path[i, 1])
-        return (*lines.values(), dots)
-
-    return draw
 
 
 def clock(fig: "matplotlib.figure.Figure", duration: float, model: Model, params: Params):

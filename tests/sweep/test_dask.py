@@ -50,7 +50,7 @@ def test_a_worker_is_killed_in_the_middle(client, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_command(client, command, monkeypatch):
-    from hyjax._testing import cluster_options
+    from hyjax._testing import command_options
 
     arguments = "sweep", "rimless_wheel", "--where", "slope=0.2:0.3:40", "--json"
     here = command(*arguments)
@@ -58,7 +58,7 @@ def test_the_command(client, command, monkeypatch):
     assert there.returncode == 0, there.stderr
     assert there.stdout == here.stdout
     # Without a scheduler, and without Dask.
-    monkeypatch.setattr(cluster_options, "TIMEOUT", 1)
+    monkeypatch.setattr(command_options, "TIMEOUT", 1)
     given = *arguments, "--scheduler", "tcp://127.0.0.1:1"
     found = command(*given)
     assert found.returncode == 1 and "tcp://127.0.0.1:1: no Dask scheduler answers" in found.stderr
