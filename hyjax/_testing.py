@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from .noise.covariance_system import JointParams, Layout
     from .noise.noise import place_noise
     from .noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
-    from .control.rollout import _convex, control_gradient, Direction, direction, Policy, QuadraticModel, released
+    from .control.rollout import _convex, control_gradient, direction, QuadraticModel, released
     from .control.sensitivity_norm import contraction_factor
     from .phase.isostable_response import IsostableResponse
     from .phase.transport import chebyshev
@@ -197,8 +197,7 @@ if TYPE_CHECKING:
     from .certify.symbolic import graph_of, RULES, Sketch
     from .certify.taylor import flow_coefficients, over
     from .certify.taylor_model import add, BALL, ball, basis, constant, multiply, scale, subtract, TaylorModel, total
-    from .contact.least_norm import solve_symmetric
-    from .contact.projection import holding
+    from .contact.projection import holding, solve_symmetric
     from .plot import optimization_figure, orbit_figure
     from .plot.animation import animate_orbit, animate_trajectory, check_outline, save_animation
     from .plot.figure import number as printed_number, pyplot, symbol, telling, unit

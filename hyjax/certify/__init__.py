@@ -7,6 +7,7 @@ from .certificate_figure import (
     certificate_figure as certificate_figure,
     certified_set as certified_set,
     certified_tube as certified_tube,
+    proved_orbit_figure as proved_orbit_figure,
 )
 from .certified_region import certified_region as certified_region
 from .disturbance import Disturbance as Disturbance
@@ -19,7 +20,6 @@ from .one_sided import (
 )
 from .proved_basin import proved_basin as proved_basin, ProvedBasin as ProvedBasin
 from .proved_orbit import Enclosed as Enclosed, ProvedOrbit as ProvedOrbit
-from .proved_orbit_figure import proved_orbit_figure as proved_orbit_figure
 from .radius import published_radius as published_radius, sharp_radius as sharp_radius
 from .stroboscopic import (
     stroboscopic_inclusion as stroboscopic_inclusion,

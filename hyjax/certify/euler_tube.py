@@ -1,7 +1,6 @@
 r"""The tube of Euler's method along a trajectory, by the method of ORBITADOR."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -209,19 +208,11 @@ def euler_tube(
     )  # fmt: skip
 
 
-class _Now(NamedTuple):
-    """The state after some steps."""
-
-    x: State
-    mode: Count
-    radius: Scalar
-    osl_sum: Scalar
-    osl_positive: Scalar
-    jumps: Count
-    jump_steps: Int[Array, " jumps"]
-    jump_states: Float[Array, "jumps n"]
-    enclosed: Flag
-    result: RESULTS
+# A row of the tube: state, mode, radius, the sum of $\lambda$ and that of the positive $\lambda$.
+Row = tuple[State, Count, Scalar, Scalar, Scalar]
+# The tube after some steps: its row; the number of jumps, their steps, and the states after them; whether all balls stayed within
+# those for which the constants were asked; and the result.
+Now = tuple[Row, tuple[Count, Int[Array, " jumps"], Float[Array, "jumps n"]], Flag, RESULTS]
 
 
 @eqx.filter_jit
@@ -234,28 +225,31 @@ def _tube(
     none = jnp.zeros((), int)
     steps_at, states_at = jnp.full(max_jumps, -1), jnp.full((max_jumps, x0.size), jnp.nan, x0.dtype)
     good: RESULTS = RESULTS.successful  # pyright: ignore[reportAssignmentType]
-    begin = _Now(x0, mode, radius, 0 * tau, 0 * tau, none, steps_at, states_at, jnp.array(True), good)
+    begin: Now = (x0, mode, radius, 0 * tau, 0 * tau), (none, steps_at, states_at), jnp.array(True), good
 
     def row(now, first):
         end = jax.lax.fori_loop(first, jnp.minimum(first + every, steps), take, now)
-        return end, _row(end)
+        return end, _shown(end)
 
     firsts = jnp.arange(0, steps, every)
-    end, rows = jax.lax.scan(row, begin, firsts)
-    x, modes, radii, sums, positive = jax.tree.map(lambda one, more: jnp.append(one[None], more, 0), _row(begin), rows)
+    (_, (jumps, jump_steps, jump_states), enclosed, result), rows = jax.lax.scan(row, begin, firsts)
+    x, modes, radii, sums, positive = jax.tree.map(
+        lambda one, more: jnp.append(one[None], more, 0), _shown(begin), rows
+    )
     counts = jnp.append(firsts, steps).astype(x0.dtype)
     return EulerTube(
         times=t0 + counts * tau, states=x, modes=modes, radii=radii, osl_sums=sums, osl_positive=positive,
-        jumps=end.jumps, jump_steps=end.jump_steps, jump_states=end.jump_states, enclosed=end.enclosed, tau=tau,
-        disturbance=disturbance, result=end.result, osl=osl, formula=formula, autonomous=autonomous, guarded=guarded,
+        jumps=jumps, jump_steps=jump_steps, jump_states=jump_states, enclosed=enclosed, tau=tau,
+        disturbance=disturbance, result=result, osl=osl, formula=formula, autonomous=autonomous, guarded=guarded,
     )  # fmt: skip
 
 
-def _row(now: _Now):
-    good = now.result == RESULTS.successful
-    numbers = (nan_unless(good, value) for value in (now.x, now.radius, now.osl_sum, now.osl_positive))
-    x, radius, total, positive = numbers
-    return x, jnp.where(good, now.mode, -1), radius, total, positive
+def _shown(now: Now) -> Row:
+    """The row, NaN and -1 after a failure."""
+    (x, mode, radius, total, positive), _, _, result = now
+    good = result == RESULTS.successful
+    x, radius, total, positive = (nan_unless(good, each) for each in (x, radius, total, positive))
+    return x, jnp.where(good, mode, -1), radius, total, positive
 
 
 def _step(automaton: Automaton, t0, params, tau, disturbance, osl, formula, max_jumps: int) -> Callable:
@@ -263,50 +257,51 @@ def _step(automaton: Automaton, t0, params, tau, disturbance, osl, formula, max_
     eps, tiny = float(jnp.finfo(tau.dtype).eps), float(jnp.finfo(tau.dtype).tiny)
     surfaces = automaton.surfaces if automaton.system.transitions else None
 
-    def step(i, now: _Now) -> _Now:
+    def step(i, now: Now) -> Now:
+        (x, mode, radius, total, positive), (jumps, jump_steps, jump_states), enclosed, code = now
         t, after = t0 + i.astype(tau.dtype) * tau, t0 + (i + 1).astype(tau.dtype) * tau
-        args = (now.mode, params)
-        rate = automaton.field(t, now.x, args)
+        args = (mode, params)
+        rate = automaton.field(t, x, args)
         speed = size(rate)
         # A ball twice as large as the tube is expected to be within this step.
-        reach = 2 * (now.radius + tau * (speed + disturbance)) + tiny
-        rise, slope, error = osl.constants(lambda t, x: automaton.field(t, x, args), t, now.x, tau, reach)
+        reach = 2 * (radius + tau * (speed + disturbance)) + tiny
+        rise, slope, error = osl.constants(lambda t, x: automaton.field(t, x, args), t, x, tau, reach)
         added = disturbance + error
-        largest = sharp_radius(now.radius, tau, jnp.maximum(rise, 0), slope, added)
-        enclosed = now.enclosed & (largest + tau * speed <= 0.99 * reach)
-        x = now.x + tau * rate
+        largest = sharp_radius(radius, tau, jnp.maximum(rise, 0), slope, added)
+        enclosed = enclosed & (largest + tau * speed <= 0.99 * reach)
         # Rounding, of the formula and of the step.
-        grown = formula(now.radius, tau, rise, slope, added)
+        grown = formula(radius, tau, rise, slope, added)
         rounding = eps * (64 + 2 * jnp.abs(rise) * tau)
-        radius = grown * (1 + rounding) + eps * (size(now.x) + 2 * tau * speed) + tiny
+        radius = grown * (1 + rounding) + eps * (size(x) + 2 * tau * speed) + tiny
         radius = jnp.where(jnp.isnan(grown), grown, radius)
-        fired, x, mode = _jump(surfaces, automaton, t, after, now, x, params)
-        late = now.jumps >= max_jumps
+        fired, x, mode = _jump(surfaces, automaton, t, after, x, x + tau * rate, args)
+        late = jumps >= max_jumps
         finite = jnp.all(jnp.isfinite(x)) & ~jnp.isnan(radius) & ~jnp.isnan(rise)
-        result = choose(~finite, RESULTS.nonfinite, choose(fired & late, RESULTS.max_jumps_reached, now.result))
-        result = choose(now.result == RESULTS.successful, result, now.result)
+        result = choose(~finite, RESULTS.nonfinite, choose(fired & late, RESULTS.max_jumps_reached, code))
+        result = choose(code == RESULTS.successful, result, code)
         counted = fired & (result == RESULTS.successful)
-        at = jnp.where(counted, now.jumps, max_jumps)
-        return _Now(
-            x, mode, radius, now.osl_sum + rise, now.osl_positive + jnp.maximum(rise, 0),
-            now.jumps + counted.astype(int), now.jump_steps.at[at].set(i + 1, mode="drop"),
-            now.jump_states.at[at].set(x, mode="drop"), enclosed, result,
-        )  # fmt: skip
+        at = jnp.where(counted, jumps, max_jumps)
+        jump_steps, jump_states = (
+            rows.at[at].set(each, mode="drop") for rows, each in ((jump_steps, i + 1), (jump_states, x))
+        )
+        row = x, mode, radius, total + rise, positive + jnp.maximum(rise, 0)
+        return row, (jumps + counted.astype(int), jump_steps, jump_states), enclosed, result
 
     return step
 
 
-def _jump(surfaces, automaton: Automaton, t, after, now: _Now, x: State, params) -> tuple[Flag, State, Count]:
-    """Whether a guard has fallen in the step to `x`, and the state and mode after the jump: of several guards, the first."""
+def _jump(surfaces, automaton: Automaton, t, after, before: State, x: State, args) -> tuple[Flag, State, Count]:
+    """Whether a guard has fallen in the step from `before` to `x`, and the state and mode after the jump: of several guards, the
+    first."""
+    mode, params = args
     if surfaces is None:
-        return jnp.array(False), x, now.mode
-    args = (now.mode, params)
-    fallen = (surfaces.values(t, now.x, args) > 0) & (surfaces.values(after, x, args) <= 0)
+        return jnp.array(False), x, mode
+    fallen = (surfaces.values(t, before, args) > 0) & (surfaces.values(after, x, args) <= 0)
     fallen = fallen & surfaces.armed(after, x, args)
     fired = jnp.any(fallen)
-    transition = automaton.transition(now.mode, jnp.argmax(fallen))
+    transition = automaton.transition(mode, jnp.argmax(fallen))
     jumped = automaton.jump(after, x, transition, params)
-    return fired, jnp.where(fired, jumped, x), jnp.where(fired, automaton.target(transition), now.mode)
+    return fired, jnp.where(fired, jumped, x), jnp.where(fired, automaton.target(transition), mode)
 
 
 def is_autonomous(system: HybridSystem, params: Params, dtype) -> bool:

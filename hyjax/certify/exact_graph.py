@@ -27,8 +27,8 @@ Row = tuple[list[arb], list[int]]
 
 
 def _with_numbers(rows: Rows, constants: Point) -> list[Row]:
-    found = []
-    for coefficients, index in zip(rows.coefficient.tolist(), rows.index.tolist(), strict=True):
+    (places, numbers, *_), found = rows, []
+    for coefficients, index in zip(numbers.tolist(), places.tolist(), strict=True):
         terms = [(constants[c], i) for c, i in zip(coefficients, index, strict=True) if not constants[c].is_zero()]
         copied = len(terms) == 1 and terms[0][0] == 1
         found.append(([] if copied else [c for c, _ in terms], [i for _, i in terms]))

@@ -26,22 +26,23 @@ Evaluated = tuple[TaylorModel, list[TaylorModel]]
 
 def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorModel:
     r"""The linear combinations $\sum_t c_{kt} m_{i_{kt}}$, shape `(rows,)`."""
-    c, r = (each[rows.coefficient] for each in constants)
-    terms = memory.coefficients[:, rows.index] * c
+    index, coefficient, one_sum, many = rows
+    c, r = (each[coefficient] for each in constants)
+    terms = memory.coefficients[:, index] * c
     result = jnp.sum(terms, axis=2)
     # A number in memory may be flushed to zero.
     flushed = TINY * (1 + np.sum(np.abs(c), axis=1))
-    if rows.index.shape[1] == 1 and not rows.one_sum.any() and not r.any():
+    if index.shape[1] == 1 and not one_sum.any() and not r.any():
         # Moved, or multiplied by powers of two that are floats, exactly; the sum with what may be flushed is rounded.
-        return TaylorModel(result, up(memory.radius[rows.index[:, 0]] * abs(c[:, 0]) + flushed), memory.basis)
-    radius = jnp.sum(jnp.abs(c) * memory.radius[rows.index], axis=1)
+        return TaylorModel(result, up(memory.radius[index[:, 0]] * abs(c[:, 0]) + flushed), memory.basis)
+    radius = jnp.sum(jnp.abs(c) * memory.radius[index], axis=1)
     if r.any():
         size = jnp.sum(jnp.abs(memory.coefficients), axis=0) + memory.radius
-        radius = radius + jnp.sum(r * size[rows.index], axis=1)
-    radius = radius + EPS * rows.one_sum * jnp.sum(jnp.abs(result), axis=0)
-    if rows.many.any():
-        radius = radius + EPS * rows.many * jnp.sum(jnp.abs(terms), axis=(0, 2))
-    return TaylorModel(result, up(radius + flushed, memory.basis.size + rows.index.shape[1]), memory.basis)
+        radius = radius + jnp.sum(r * size[index], axis=1)
+    radius = radius + EPS * one_sum * jnp.sum(jnp.abs(result), axis=0)
+    if many.any():
+        radius = radius + EPS * many * jnp.sum(jnp.abs(terms), axis=(0, 2))
+    return TaylorModel(result, up(radius + flushed, memory.basis.size + index.shape[1]), memory.basis)
 
 
 def joined(parts: Sequence[TaylorModel]) -> TaylorModel:

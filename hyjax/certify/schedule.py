@@ -10,19 +10,10 @@ import numpy as np
 
 from .linear_forms import COMPARED, Condition, Form, ONE
 
-
-class Rows(NamedTuple):
-    r"""Linear combinations of numbers in memory, $\sum_t c_{kt} m_{i_{kt}}$, one for each row $k$.
-
-    **Attributes:** `index`: $i$, shape `(rows, terms)`. `coefficient`: the index of $c$ among the constants. `one_sum`, `many`:
-    weights of the rounding: relative to the result where at most one operation rounds, and relative to the sum of the terms'
-    moduli, in units of one rounding. Shape `(rows,)`.
-    """
-
-    index: np.ndarray
-    coefficient: np.ndarray
-    one_sum: np.ndarray
-    many: np.ndarray
+# Linear combinations of numbers in memory, $\sum_t c_{kt} m_{i_{kt}}$, one for each row $k$: the places $i$, and those of $c$
+# among the constants, shape `(rows, terms)`; and the weights of the rounding, shape `(rows,)`: relative to the result where at
+# most one operation rounds, and relative to the sum of the terms' moduli, in units of one rounding.
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class Kind(NamedTuple):
@@ -178,7 +169,7 @@ class Levels:
             rounded = sum(_rounds(factor) for _, factor in form.terms)
             operations = rounded + max(len(form.terms) - 1, 0)
             one_sum[k], many[k] = float(operations == 1), float(operations if operations > 1 else 0)
-        return Rows(index, coefficient, one_sum, many)
+        return index, coefficient, one_sum, many
 
 
 def _rounds(factor: Fraction | Form) -> bool:

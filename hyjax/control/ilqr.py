@@ -240,16 +240,17 @@ def run_ilqr(
         shift = jnp.asarray(SHIFT, problem.x0.dtype)[:, None] * jnp.diff(problem.times)
         kinds = damping, held, jnp.asarray(EXTENDED) | ~hold, shift
         found = jax.vmap(lambda *kind: direction(model, *kind))(*kinds)
-        fewer = released(model, held[-1], jax.tree.map(lambda leaf: leaf[-1], found))
+        fewer = released(model, held[-1], found[2][-1])
         more = direction(model, damping[-1], fewer, ~hold, shift[-1])
         return jax.tree.map(lambda leaf, one: jnp.concatenate([leaf, one[None]]), found, more)
 
     def body(now: _State) -> _State:
-        policy = lambda number: jax.tree.map(lambda leaf: leaf[number], now.directions.policy)
+        policies, slopes, _ = now.directions
+        policy = lambda number: jax.tree.map(lambda leaf: leaf[number], policies)
         trial = lambda number, part: roll_out(problem, now.current, policy(number), part)
         tried = jax.vmap(trial)(jnp.asarray(ALONG), parts)
         before = now.current.cost
-        promised = now.directions.slope[ALONG] * parts
+        promised = slopes[ALONG] * parts
         # The first rollout has no reference: its cost is compared with infinity.
         lower = (tried.cost < before) & (tried.cost <= before + ARMIJO * promised)
         best = jnp.argmin(jnp.where(lower, tried.cost, jnp.inf))
@@ -263,7 +264,8 @@ def run_ilqr(
         # Relative to the cost, or to what it has fallen by: the least cost may be zero.
         first = jnp.where(iteration > 0, now.history.cost[0], current.cost)
         small = tolerance * jnp.maximum(jnp.abs(current.cost), jnp.abs(first - current.cost))
-        free, along_kink = -directions.slope[0], -directions.slope[-2:]
+        _, slopes, _ = directions
+        free, along_kink = -slopes[0], -slopes[-2:]
         level = jnp.abs(free) <= small
         slow = ~accepted | (before - current.cost <= small)
         at_kink = hold & jnp.any(model.away <= WITHIN[-1]) & jnp.all(jnp.abs(along_kink) <= 10 * small)
@@ -281,7 +283,7 @@ def run_ilqr(
     spread = lambda leaf: jnp.broadcast_to(leaf, (len(damping) + 1, *leaf.shape))
     start = _State(
         iteration=jnp.array(-1), current=first,
-        directions=jax.tree.map(spread, Direction(none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
+        directions=jax.tree.map(spread, (none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
         gradient=jnp.zeros_like(controls),
         move=jnp.zeros((len(controls), problem.x0.size, problem.x0.size + controls.shape[1]), controls.dtype),
         history=IlqrHistory.empty(max_iterations + 1, problem),
@@ -296,7 +298,7 @@ def run_ilqr(
     kept = lambda rows: nan_unless(sound, rows)
     return IlqrSolution(
         times=problem.times, x=kept(found.x), modes=jnp.where(sound, found.modes, -1), controls=kept(found.controls),
-        gains=kept(end.directions.policy.gain[0]), cost=cost, gradient=kept(end.gradient), arcs=found.arcs,
+        gains=kept(end.directions[0].gain[0]), cost=cost, gradient=kept(end.gradient), arcs=found.arcs,
         numbers=found.numbers, events=found.events, iterations=jnp.maximum(end.iteration, 0), history=end.history,
         result=result, given=arrays, functions=functions,
     )  # fmt: skip

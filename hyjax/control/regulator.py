@@ -51,8 +51,8 @@ class Regulator(eqx.Module):
 
     def gain(self, t: float | Time, *, mode: str, arc: int | Index | None = None) -> Float[Array, "m n"]:
         """The gain $K$ at a time, of the arc of the mode that is nearest in time, or of a given arc."""
-        each, number, t, place = self._placed(t, mode, arc)
-        return self.tracker.gain(place.arc, t - place.shift, each, number)[0]
+        each, number, t, (arc, shift) = self._placed(t, mode, arc)
+        return self.tracker.gain(arc, t - shift, each, number)[0]
 
     def control(self, t: float | Time, x: State, *, mode: str, arc: int | Index | None = None) -> Float[Array, " m"]:
         """The control $u$, the deviation of the parameters that act from those of the reference, at a time and state of a mode;
@@ -67,8 +67,8 @@ class Regulator(eqx.Module):
     def _placed(self, t, mode: str, arc) -> tuple[Mode, int, Time, Place]:
         system, t = self.tracker.reference.system, jnp.asarray(t, self.tracker.reference.start_times.dtype)
         each, number = system.mode(mode), system.names.index(mode)
-        place = self.tracker.nearest(t, number)
-        return each, number, t, place if arc is None else Place(jnp.asarray(arc), place.shift)
+        nearest, shift = self.tracker.nearest(t, number)
+        return each, number, t, (nearest if arc is None else jnp.asarray(arc), shift)
 
     def simulate(
         self,
@@ -172,9 +172,9 @@ def regulator(
 
 @long_run
 def _regulator(reference, weights, terminal, transverse: bool, segments: int, margin: int) -> Regulator:
-    through = passage(reference, weights, segments, transverse)
-    costs, multipliers, result = solve(through, reference, weights, terminal, transverse)
-    table = reference_table(reference, weights, through, costs, margin, transverse)
+    maps, nodes, result = passage(reference, weights, segments, transverse)
+    costs, multipliers, result = solve(maps, result, reference, weights, terminal, transverse)
+    table = reference_table(reference, weights, maps, nodes, costs, margin, transverse)
     good = result == RESULTS.successful
     cost = nan_unless(good, costs[0][0, 0] * weights.unit)
     multipliers = None if multipliers is None else nan_unless(good, multipliers)

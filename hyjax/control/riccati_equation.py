@@ -130,22 +130,16 @@ def split_state(z: Joint, size: int) -> tuple[State, RiccatiMap]:
     return x, RiccatiMap(a.reshape(size, size), unpack(g, size), unpack(h, size))
 
 
-class Passage(eqx.Module):
-    """A reference in segments of equal duration on each arc.
-
-    **Attributes:** `maps`: of the segments, shape `(arcs, segments, size, size)`. `jumps`: of the events at the ends of the arcs,
-    with $G = 0$, shape `(arcs, size, size)`. `nodes`: the states at the starts of the segments, shape `(arcs, segments, size)`.
-    `result`: the code of the reference, or of its integration.
-    """
-
-    maps: RiccatiMap
-    jumps: RiccatiMap
-    nodes: Float[Array, "arcs segments size"]
-    result: RESULTS
+# The maps along a reference in segments of equal duration on each arc: of the segments, shape `(arcs, segments, size, size)`;
+# and of the events at the ends of the arcs, with $G = 0$, shape `(arcs, size, size)`.
+Maps = tuple[RiccatiMap, RiccatiMap]
 
 
-def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse: bool) -> Passage:
-    """The maps of the Riccati equation along a reference."""
+def passage(
+    reference: Reference, cost: QuadraticCost, segments: int, transverse: bool
+) -> tuple[Maps, Float[Array, "arcs segments size"], RESULTS]:
+    """The maps of the Riccati equation along a reference; the states at the starts of the segments; and the code of the
+    reference, or of its integration."""
     system, size = reference.system, reference.size
     automaton, inputs = joint_flows(system, cost, transverse, _end_moved), (reference.params, cost)
     none = jnp.zeros((size, size), reference.x_starts.dtype)
@@ -168,7 +162,7 @@ def passage(reference: Reference, cost: QuadraticCost, segments: int, transverse
 
     rows = reference.start_times, reference.end_times, reference.x_starts, reference.modes
     result, (nodes, maps) = jax.lax.scan(arc, reference.result, rows)
-    return Passage(maps, _jumps(reference, cost), nodes, result)
+    return (maps, _jumps(reference, cost)), nodes, result
 
 
 def _jumps(reference: Reference, cost: QuadraticCost) -> RiccatiMap:
@@ -178,18 +172,18 @@ def _jumps(reference: Reference, cost: QuadraticCost) -> RiccatiMap:
     return RiccatiMap(xi, jnp.zeros_like(xi), costs[jnp.maximum(reference.transitions, 0)])
 
 
-def around(through: Passage) -> RiccatiMap:
+def around(maps: Maps) -> RiccatiMap:
     """The map once around an orbit, from the start of its first arc to the start of its first arc."""
-    size = through.nodes.shape[-1]
-    eye = jnp.eye(size, dtype=through.nodes.dtype)
+    _, jumps = maps
+    eye = jnp.eye(jumps.a.shape[-1], dtype=jumps.a.dtype)
 
     def arc(total, row):
-        maps, jump = row
-        total, _ = jax.lax.scan(lambda total, each: (total.then(each), None), total, maps)
+        segments, jump = row
+        total, _ = jax.lax.scan(lambda total, each: (total.then(each), None), total, segments)
         return total.then(jump), None
 
     start = RiccatiMap(eye, 0 * eye, 0 * eye)
-    return jax.lax.scan(arc, start, (through.maps, through.jumps))[0]
+    return jax.lax.scan(arc, start, maps)[0]
 
 
 # The cost matrices of a reference: at the starts of the segments, shape `(arcs, segments, size, size)`; and at the ends of the
@@ -197,21 +191,21 @@ def around(through: Passage) -> RiccatiMap:
 CostsToGo = tuple[Float[Array, "arcs segments size size"], Float[Array, "arcs size size"]]
 
 
-def backward(through: Passage, reference: Reference, terminal: Matrix) -> CostsToGo:
+def backward(maps: Maps, reference: Reference, terminal: Matrix) -> CostsToGo:
     """The cost matrices back from the end, where the cost is `terminal`; after the last jump, if the reference ends with one."""
 
     def arc(p, row):
-        there, jumped, maps, jump = row
+        there, jumped, (segments, jump) = row
         end = jnp.where(jumped, jump.h + jump.a.T @ p @ jump.a, p)
 
         def segment(p, each):
             p = each.before(p)
             return p, p
 
-        start, segments = jax.lax.scan(segment, end, maps, reverse=True)
-        return jnp.where(there, start, p), (segments, end)
+        start, costs = jax.lax.scan(segment, end, segments, reverse=True)
+        return jnp.where(there, start, p), (costs, end)
 
-    rows = reference.there, reference.jumped, through.maps, through.jumps
+    rows = reference.there, reference.jumped, maps
     return jax.lax.scan(arc, terminal, rows, reverse=True)[1]
 
 
@@ -338,8 +332,8 @@ def prepare(
 
 @long_run
 def _riccati(reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool) -> RiccatiSolution:
-    through = passage(reference, cost, 1, transverse)
-    (segments, ends), multipliers, result = solve(through, reference, cost, terminal, transverse)
+    maps, _, result = passage(reference, cost, 1, transverse)
+    (segments, ends), multipliers, result = solve(maps, result, reference, cost, terminal, transverse)
     good = result == RESULTS.successful
     there = good & reference.there[:, None, None]
     starts, ends = (nan_unless(there, each * cost.unit) for each in (segments[:, 0], ends))
@@ -349,19 +343,20 @@ def _riccati(reference: Reference, cost: QuadraticCost, terminal: Matrix | None,
 
 
 def solve(
-    through: Passage, reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool
+    maps: Maps, result: RESULTS, reference: Reference, cost: QuadraticCost, terminal: Matrix | None, transverse: bool
 ) -> tuple[CostsToGo, Complex[Array, " size"] | None, RESULTS]:
-    """The cost matrices from $P_T$, or the periodic ones with the multipliers of their closed loop; and the result code."""
+    """The cost matrices from $P_T$, or the periodic ones with the multipliers of their closed loop; and the result code.
+    **Arguments:** `result`: the code of the maps."""
     if terminal is not None:
-        return backward(through, reference, terminal), None, through.result
-    once = _onto_section(around(through), reference, cost) if transverse else around(through)
+        return backward(maps, reference, terminal), None, result
+    once = _onto_section(around(maps), reference, cost) if transverse else around(maps)
     terminal = stabilizing_cost(once.a, once.g, once.h)
     multipliers = eigenvalues(closed_loop(once.a, once.g, terminal))
     # A multiplier of 1 is found with half of the digits.
     radius = jnp.max(jnp.abs(multipliers))
     stable = jnp.all(jnp.isfinite(terminal)) & (radius < 1 - float(jnp.finfo(terminal.dtype).eps) ** 0.5)
-    result = choose((through.result == RESULTS.successful) & ~stable, RESULTS.not_stabilized, through.result)
-    return backward(through, reference, terminal), multipliers, result
+    result = choose((result == RESULTS.successful) & ~stable, RESULTS.not_stabilized, result)
+    return backward(maps, reference, terminal), multipliers, result
 
 
 def _onto_section(once: RiccatiMap, reference: Reference, cost: QuadraticCost) -> RiccatiMap:

@@ -296,14 +296,9 @@ class QuadraticModel(eqx.Module):
     hold: Float[Array, " steps"]
 
 
-class Direction(eqx.Module):
-    r"""A policy that lowers the model. **Attributes:** `slope`: $\mathrm dJ/\mathrm d\alpha$ at $\alpha = 0$, negative where the
-    cost falls. `event_off`: the times of the events less those of the nearer ends of their steps, after the step of the model,
-    shape `(steps,)`."""
-
-    policy: Policy
-    slope: Scalar
-    event_off: Float[Array, " steps"]
+# A policy that lowers the model; $\mathrm dJ/\mathrm d\alpha$ at $\alpha = 0$, negative where the cost falls; and the times of
+# the events less those of the nearer ends of their steps, after the step of the model, shape `(steps,)`.
+Direction = tuple[Policy, Scalar, Float[Array, " steps"]]
 
 
 def quadratic_model(problem: ControlProblem, about: Rollout) -> QuadraticModel:
@@ -380,16 +375,19 @@ def direction(
 
     start = jnp.zeros_like(model.end_slope), jnp.zeros((), model.slope.dtype)
     (dx, falls), (du, moved) = jax.lax.scan(ahead, start, (k, gain, model.move, model.slope, model.event_slope))
-    return Direction(Policy(k, gain, du, extended), falls + model.end_slope @ dx, model.event_off + moved)
+    return Policy(k, gain, du, extended), falls + model.end_slope @ dx, model.event_off + moved
 
 
-def released(model: QuadraticModel, held: Bool[Array, " steps"], along: Direction) -> Bool[Array, " steps"]:
+def released(
+    model: QuadraticModel, held: Bool[Array, " steps"], after: Float[Array, " steps"]
+) -> Bool[Array, " steps"]:
     """The events that stay held, of those held in a direction: all but the one that pulls hardest to the side on which it is.
+    **Arguments:** `after`: `event_off` after the step of the model.
 
     The weight leaves an event off its grid time by its multiplier, so by how the cost of the model falls with its time. The model
     is that of the side on which the event is now.
     """
-    pull = jnp.where(held & (along.event_off * model.event_off > 0), jnp.abs(along.event_off) * model.hold, 0)
+    pull = jnp.where(held & (after * model.event_off > 0), jnp.abs(after) * model.hold, 0)
     return held & ~((jnp.arange(len(pull)) == jnp.argmax(pull)) & (pull > 0))
 
 

@@ -29,7 +29,7 @@ from .._system.system import Mode
 from .._system.types import Matrix, Params, State, Time
 from .quadratic_cost import across, control_matrix, QuadraticCost
 from .reference import Reference
-from .riccati_equation import CostsToGo, join_state, joint_flows, Passage, RiccatiMap, split_state
+from .riccati_equation import CostsToGo, join_state, joint_flows, Maps, RiccatiMap, split_state
 
 
 class ReferenceTable(eqx.Module):
@@ -69,13 +69,19 @@ def _start_moved(f: Matrix, b: Matrix, to_end: RiccatiMap, cost: QuadraticCost, 
 
 
 def reference_table(
-    reference: Reference, cost: QuadraticCost, through: Passage, costs: CostsToGo, margin: int, transverse: bool
+    reference: Reference,
+    cost: QuadraticCost,
+    maps: Maps,
+    nodes: Float[Array, "arcs segments size"],
+    costs: CostsToGo,
+    margin: int,
+    transverse: bool,
 ) -> ReferenceTable:
     """The table of a reference. **Arguments:** `margin`: the number of segments by which each arc is continued on both sides."""
     system, size = reference.system, reference.size
     joint, inputs = joint_flows(system, cost, transverse, _start_moved), (reference.params, cost)
     reverse = reference.params, 0.0, -1.0
-    segments = through.nodes.shape[1]
+    segments = nodes.shape[1]
 
     def continued(automaton: Automaton, params, t, x, step, mode):
         """States at the next `margin` times, and how many of them exist."""
@@ -125,7 +131,7 @@ def reference_table(
 
     columns = (
         reference.start_times, reference.end_times, reference.x_starts, reference.x_ends, reference.modes,
-        through.nodes, through.maps, *costs,
+        nodes, maps[0], *costs,
     )  # fmt: skip
     return ReferenceTable(*jax.lax.map(arc, columns))
 
@@ -144,12 +150,9 @@ def _quintic(left: Float[Array, "3 entries"], right: Float[Array, "3 entries"]) 
 Index = Int[Array, ""]
 
 
-class Place(eqx.Module):
-    """The place of a solution in the reference. **Attributes:** `arc`: the arc with which it is compared. `shift`: its time less
-    that of the reference: whole periods; with `transverse`, the delay of the last event."""
-
-    arc: Index
-    shift: Time
+# The place of a solution in the reference: the arc with which it is compared; and its time less that of the reference: whole
+# periods, or with `transverse` the delay of the last event.
+Place = tuple[Index, Time]
 
 
 class Tracker(eqx.Module):
@@ -171,8 +174,9 @@ class Tracker(eqx.Module):
     ) -> tuple[Float[Array, " m"], State, Matrix]:
         r"""The control $u$ of a solution in the mode of that number, at a place of the reference; the deviation $\delta x$,
         and its cost $Q$. $u = 0$ and $\delta x = 0$ where the arc is of another mode."""
-        gain, wanted, q = self.gain(place.arc, t - place.shift, mode, number)
-        deviation = jnp.where(self.reference.modes[place.arc] == number, x - wanted, 0)
+        arc, shift = place
+        gain, wanted, q = self.gain(arc, t - shift, mode, number)
+        deviation = jnp.where(self.reference.modes[arc] == number, x - wanted, 0)
         return -gain @ deviation, deviation, q
 
     def gain(self, arc: Index, t: Time, mode: Mode, number: int) -> tuple[Float[Array, "m n"], State, Matrix]:
@@ -190,12 +194,12 @@ class Tracker(eqx.Module):
         known, zero = self.reference, jnp.zeros_like(t)
         lap = zero if known.period is None else jnp.floor((t - known.start_times[0]) / known.period) * known.period
         away = jnp.maximum(jnp.maximum(known.start_times - (t - lap), (t - lap) - known.end_times), 0)
-        return Place(self._first(away, number, known.there), lap)
+        return self._first(away, number, known.there), lap
 
     def entered(self, place: Place, t: Time, number: int) -> Place:
         """The place after a jump into a mode: its arc whose start is nearest in time."""
-        known = self.reference
-        away, there = t - place.shift - known.start_times, known.there
+        known, (_, shift) = self.reference, place
+        away, there = t - shift - known.start_times, known.there
         laps = jnp.zeros_like(away)
         if known.period is None:
             # No jump leads into the first arc.
@@ -203,7 +207,7 @@ class Tracker(eqx.Module):
         else:
             laps = jnp.round(away / known.period) * known.period
         arc = self._first(jnp.abs(away - laps), number, there)
-        return Place(arc, t - known.start_times[arc] if self.transverse else place.shift + laps[arc])
+        return arc, t - known.start_times[arc] if self.transverse else shift + laps[arc]
 
     def _first(self, away: Array, number: int, there: Array) -> Index:
         away = jnp.where(there & (self.reference.modes == number), away, jnp.inf)

@@ -97,13 +97,13 @@ def _jump(
     if event_cost is not None:
         _, deviation, _ = tracker.control(place, t, x, source, before)
         cost = cost + tracker.weights.unit * (deviation @ tracker.weights.states[event_cost] @ deviation)
-    place = tracker.entered(place, t, after)
+    arc, shift = tracker.entered(place, t, after)
     x = jnp.asarray(reset(t, x, tracker.params), z.dtype)
-    return jnp.concatenate([x, jnp.stack([place.arc.astype(z.dtype), place.shift, cost])])
+    return jnp.concatenate([x, jnp.stack([arc.astype(z.dtype), shift, cost])])
 
 
 def _place(z: State, n: int) -> Place:
-    return Place(jnp.round(jax.lax.stop_gradient(z[n])).astype(int), z[n + 1])
+    return jnp.round(jax.lax.stop_gradient(z[n])).astype(int), z[n + 1]
 
 
 @long_run
@@ -120,8 +120,8 @@ def tracking(
     """`Regulator.simulate` without the checks of its arguments."""
     system = tracker.reference.system
     dimensions = tuple(each.dimension for each in system.modes.values())
-    place = tracker.nearest(t0, system.names.index(mode))
-    z0 = jnp.concatenate([x0, jnp.stack([place.arc.astype(x0.dtype), place.shift, jnp.zeros((), x0.dtype)])])
+    arc, shift = tracker.nearest(t0, system.names.index(mode))
+    z0 = jnp.concatenate([x0, jnp.stack([arc.astype(x0.dtype), shift, jnp.zeros((), x0.dtype)])])
     automaton = Automaton(closed_system(tracker), leading=dimensions)
     run = run_simulation(automaton, z0, mode, t0, t1, tracker, max_jumps, integrator, save)
     n = jnp.array(dimensions)[run.mode]

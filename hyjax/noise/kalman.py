@@ -79,17 +79,9 @@ def updated(found: Innovation, x: State, sigma: Matrix, error: Array) -> tuple[S
     return x + found.gain @ found.residual, (after + after.T) / 2
 
 
-class _Row(eqx.Module):
-    """A measurement: the estimate before it and after it, and the mode in which it is understood. `events`: of the mean since the
-    measurement before. `choice`: of the hypotheses. `good`: whether the filter has not failed."""
-
-    predicted: Padded
-    updated: Padded
-    found: Innovation
-    mode: Index
-    events: Int[Array, ""]
-    choice: Int[Array, ""]
-    good: Flag
+# A measurement: the estimate before it and after it, its innovation, and the mode in which it is understood; the number of events
+# of the mean since the measurement before; the choice of the hypotheses; and whether the filter has not failed.
+Row = tuple[Padded, Padded, Innovation, Index, Int[Array, ""], Int[Array, ""], Flag]
 
 
 @long_run
@@ -110,19 +102,19 @@ def run_filter(
 
     # Reverse mode by one Jacobian of the whole recursion, which has few inputs; see `linearizable`.
     rows, initial, result = eqx.combine(*linearizable(run, inputs))
-    good = rows.good
+    predicted, updated, found, modes, events, choices, good = rows
     clean = lambda a: nan_unless(good.reshape(-1, *(1,) * (a.ndim - 1)), a)
-    predicted, updated, found = jax.tree.map(clean, (rows.predicted, rows.updated, rows.found))
+    predicted, updated, found = jax.tree.map(clean, (predicted, updated, found))
 
     def estimates(z):
         sigma = jax.vmap(layout.covariance)(z) * unit
-        return Estimates(times, jax.vmap(layout.state)(z), sigma, jnp.where(good, rows.mode, -1), params, system)
+        return Estimates(times, jax.vmap(layout.state)(z), sigma, jnp.where(good, modes, -1), params, system)
 
     after = estimates(updated)
     return Filtered(
         times=times, means=after.means, covariances=after.covariances, modes=after.modes, predicted=estimates(predicted),
         innovations=found.residual, innovation_covariances=found.covariance, nis=found.nis,
-        log_likelihood=jnp.sum(found.log_likelihood), events=rows.events, mode_tests=rows.choice, result=result,
+        log_likelihood=jnp.sum(found.log_likelihood), events=events, mode_tests=choices, result=result,
         initial=(layout.state(initial), layout.covariance(initial) * unit),
         cross=jax.vmap(layout.crossed)(predicted) * unit if layout.cross else None,
     )  # fmt: skip
@@ -136,7 +128,7 @@ def _scan(
     integrator: Integrators,
     saltation: bool,
     mode_test: bool,
-) -> tuple[_Row, Padded, RESULTS]:
+) -> tuple[Row, Padded, RESULTS]:
     """The rows of all measurements, the estimate at the start, and the code of the filter."""
     system, observe, error, x0, sigma0, t0, params, times, measurements = inputs
     tested, noise = mode_test and bool(system.transitions), params.noise
@@ -156,7 +148,7 @@ def _scan(
         going = code == RESULTS.successful
         until = jnp.where(going, t, t0)
         predicted = predict(estimator, t0, z0, mode0, until, max_jumps, integrator, tested)
-        end = predicted.end
+        end, last, *_ = predicted
         fit = lambda z, mode: innovation(lambda x: observe(mode, t, x, params.params), error, *gaussian(z), y)
         if tested:
             z, mode, found, choice = _most_probable(predicted, fit)
@@ -170,7 +162,7 @@ def _scan(
         good = result == RESULTS.successful
         # An estimate that failed stays where it was.
         after = select(good, (until, z_updated, mode), (t0, z0, mode0))
-        return (*after, result), _Row(z, z_updated, found, mode, predicted.last.events, choice, good)
+        return (*after, result), (z, z_updated, found, mode, last.events, choice, good)
 
     z0 = layout.join(x0, sigma0 / params.unit)
     start = t0, z0, mode, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful)
@@ -181,11 +173,11 @@ def _scan(
 def _most_probable(predicted: Prediction, fit) -> tuple[Padded, Index, Innovation, Int[Array, ""]]:
     """The estimate of the most probable hypothesis, its mode, its innovation, and which: 0 as predicted, -1 without the last
     event, 1 after the next event."""
-    end, early, without = predicted.end, predicted.early, predicted.without
-    z, mode = jnp.stack([end.z, without.z, early.z]), jnp.stack([end.mode, without.mode, early.mode])
+    end, _, (z_next, next_mode, following, ahead), (z_back, last_mode, last, happened) = predicted
+    z, mode = jnp.stack([end.z, z_back, z_next]), jnp.stack([end.mode, last_mode, next_mode])
     # One batch of hypotheses: `observe` is compiled once.
     found = jax.vmap(fit)(z, mode)
-    scores = log_probabilities(without.there, without.deviation, early.there, early.deviation)
+    scores = log_probabilities(happened, last, ahead, following)
     scores = scores + stop_gradient(found.log_likelihood)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
     z, mode, found = jax.tree.map(lambda rows: rows[best], (z, mode, found))

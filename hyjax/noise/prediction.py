@@ -122,24 +122,12 @@ class LastEvent(eqx.Module):
     events: Int[Array, ""]
 
 
-class Hypothesis(eqx.Module):
-    """The estimate if the next event had happened, or the last one had not. `deviation`: the value of that event's guard, in its
-    deviations, at the mean that flows on without it. `there`: whether there is such an event."""
-
-    z: Padded
-    mode: Index
-    deviation: Scalar
-    there: Flag
-
-
-class Prediction(eqx.Module):
-    """`end`: the estimate at the next measurement, and its result. For the test of modes: `early`, after its next event;
-    `without`, flown on without its last event."""
-
-    end: ArcStart
-    last: LastEvent
-    early: Hypothesis
-    without: Hypothesis
+# The estimate and its mode if the next event had happened, or the last one had not; the value of that event's guard, in its
+# deviations, at the mean that flows on without it; and whether there is such an event.
+Hypothesis = tuple[Padded, Index, Scalar, Flag]
+# The estimate at the next measurement, with its result, and the last event before it. For the test of modes: the estimate after
+# its next event, and flown on without its last event.
+Prediction = tuple[ArcStart, LastEvent, Hypothesis, Hypothesis]
 
 
 def predict(
@@ -152,20 +140,19 @@ def predict(
     integrator: Integrators,
     tested: bool,
 ) -> Prediction:
-    """The estimate at the time `until`. **Arguments:** `tested`: whether `early` and `without` are found; then the automaton has
-    modes without events."""
+    """The estimate at the time `until`. **Arguments:** `tested`: whether the hypotheses are found; then the automaton has modes
+    without events."""
     flow, params, at_once = estimator.flow, estimator.params, jnp.array(-1)
     if flow.surfaces.count:
         beyond, k = guards_at(estimator, t, z, mode).passed(jnp.maximum(jnp.abs(t), jnp.abs(until)))
         at_once = jnp.where(beyond, flow.transition(mode, k), -1)
     start, half = first_arc(flow, z, mode, t, until), len(flow.names) // 2
-    none = Hypothesis(z, mode, jnp.zeros((), z.dtype), jnp.array(False))
+    none: Hypothesis = z, mode, jnp.zeros((), z.dtype), jnp.array(False)
     last = LastEvent(t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0)))
-    nothing = Prediction(start, last, early=none, without=none)
 
     def one(carry: tuple[Index, Prediction]) -> tuple[Index, Prediction]:
-        stage, known = carry
-        last, now, at = known.last, known.end, known.end.mode
+        stage, (end, last, early, without) = carry
+        now, at = end, end.mode
         leap, back = stage == _LEAP, stage == _BACK
         if tested:
             # An event within rounding of the measurement may lie beyond it.
@@ -174,7 +161,7 @@ def predict(
         # The flow of a leap is not looked at, and takes no step.
         flown = flow_arc(flow, now, start, jnp.where(leap, now.t - 1, until), params, integrator)
         t, z = select(leap, (now.t, now.z), (flown.end.t, flown.end.x))
-        taken, early = jnp.where(leap, at_once, flown.taken), known.early
+        taken = jnp.where(leap, at_once, flown.taken)
         if tested:
             guards = guards_at(estimator, t, z, at)
             ahead, k = guards.approached()
@@ -185,18 +172,18 @@ def predict(
         after = select(leap, first_arc(flow, z_after, target, now.t, until), after)
         jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
         event = LastEvent(row.end, row.x_end, row.mode, row.transition, last.events + 1)
-        last, without, following = select(jumped, event, last), known.without, _DONE
+        last, following = select(jumped, event, last), _DONE
         if tested:
-            early = select(ended, Hypothesis(z_after, target, guards.deviations[k], ahead), early)
+            early = select(ended, (z_after, target, guards.deviations[k], ahead), early)
             number = jax.vmap(lambda k: flow.transition(at, k))(jnp.arange(guards.values.size))
             deviation = guards.deviations[jnp.argmax(number == last.transition)]
-            without = select(back, Hypothesis(z, last.mode, deviation, jnp.array(True)), without)
+            without = select(back, (z, last.mode, deviation, jnp.array(True)), without)
             following = jnp.where(last.transition >= 0, _BACK, _DONE)
         stage = jnp.where(back, _DONE, jnp.where(ended, following, _ARC))
-        return stage, Prediction(select(back, known.end, after), last, early, without)
+        return stage, (select(back, end, after), last, early, without)
 
     first = jnp.where(start.done, _DONE, jnp.where(at_once >= 0, _LEAP, _ARC))
-    return jax.lax.while_loop(lambda carry: carry[0] != _DONE, one, (first, nothing))[1]
+    return jax.lax.while_loop(lambda carry: carry[0] != _DONE, one, (first, (start, last, none, none)))[1]
 
 
 def _not_before(until: Time, t: Time) -> Time:

@@ -57,13 +57,9 @@ class ResponseArc(eqx.Module):
     weights: Float[Array, "*batch n"]
 
 
-class Transport(eqx.Module):
-    """One arc of the sequence in all strides: times, states, quadrature weights and `back`, the matrices $B$."""
-
-    t: Float[Array, "strides n"]
-    x: Float[Array, "strides n dimension"]
-    weights: Float[Array, "strides n"]
-    back: Float[Array, "strides n dimension first"]
+# One arc of the sequence in all strides: times, shape `(strides, n)`; states, shape `(strides, n, dimension)`; weights of the
+# quadrature, shape `(strides, n)`; and the matrices $B$, shape `(strides, n, dimension, first)`.
+Transport = tuple[Array, Array, Array, Array]
 
 
 def check_orbit(orbit: PeriodicOrbit, samples: int, caller: str) -> None:
@@ -103,15 +99,15 @@ def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Trans
 
     start = jnp.eye(orbit.x.size + takes_age(orbit.system), dtype=orbit.x.dtype)
     total, back = jax.lax.scan(stride_back, start, tuple(maps), reverse=True)
-    return total, tuple(Transport(t, x, weights, b) for (t, x, weights), b in zip(arcs, back, strict=True))
+    return total, tuple((*arc, b) for arc, b in zip(arcs, back, strict=True))
 
 
 def along(orbit: PeriodicOrbit, arcs: tuple[Transport, ...], w: Inexact[Array, " n"]) -> tuple[ResponseArc, ...]:
     """The response $B(t)\\,w$ along each arc of the orbit, for its value `w` at the orbit's end."""
     return tuple(
-        ResponseArc(mode, each.t[i], each.x[i], each.back[i].astype(w.dtype) @ w, each.weights[i])
+        ResponseArc(mode, t[i], x[i], back[i].astype(w.dtype) @ w, weights[i])
         for i in range(orbit.strides)
-        for mode, each in zip(orbit.sequence, arcs, strict=True)
+        for mode, (t, x, weights, back) in zip(orbit.sequence, arcs, strict=True)
     )
 
 

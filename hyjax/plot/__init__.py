@@ -10,8 +10,7 @@ from .animation import (
 from .basin_figure import basin_figure as basin_figure
 from .branch_figure import branch_diagram as branch_diagram, locus_diagram as locus_diagram
 from .by_type import animate as animate, draw as draw
-from .covariance_figure import covariance_figure as covariance_figure
-from .estimates_figure import estimate_figure as estimate_figure
+from .estimates_figure import covariance_figure as covariance_figure, estimate_figure as estimate_figure
 from .explore import explore as explore, Explorer as Explorer
 from .ilqr_figure import ilqr_figure as ilqr_figure
 from .optimization_figure import optimization_figure as optimization_figure, optimum_figure as optimum_figure

@@ -16,8 +16,7 @@ from ..phase.isostable_response import IsostableResponse
 from ..phase.phase_response import PhaseResponse
 from .animation import animate_optimization, animate_orbit, animate_trajectory
 from .branch_figure import branch_diagram, locus_diagram
-from .covariance_figure import covariance_figure
-from .estimates_figure import estimate_figure
+from .estimates_figure import covariance_figure, estimate_figure
 from .ilqr_figure import ilqr_figure
 from .optimization_figure import optimization_figure, optimum_figure
 from .orbit_figure import orbit_figure

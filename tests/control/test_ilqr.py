@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from test_riccati import PUSHED, QUIET
 
 import hyjax as hj
-from hyjax._testing import _convex, control_gradient, Direction, direction, Policy, QuadraticModel, released
+from hyjax._testing import _convex, control_gradient, direction, QuadraticModel, released
 from hyjax.models import bouncing_ball
 
 matplotlib.use("Agg")
@@ -255,13 +255,13 @@ def test_models_are_convex():
 
 def test_which_event_is_released():
     """Of the events that the cost pulls to the side on which they are, that with the largest multiplier."""
-    none, policy = jnp.zeros(4), Policy(jnp.zeros((4, 1)), jnp.zeros((4, 1, 1)), jnp.zeros((4, 1)), jnp.array(True))
+    none = jnp.zeros(4)
     square = jnp.zeros((4, 2, 2))
     model = QuadraticModel(
         square[:, :1], jnp.zeros((4, 2)), square, jnp.zeros(1), jnp.zeros((1, 1)), jnp.zeros((4, 2)),
         jnp.array([1e-3, -1e-3, 1e-3, -1e-3]), none, jnp.array([1.0, 1.0, 5.0, 1.0]),
     )  # fmt: skip
-    of = lambda held, off: released(model, jnp.array(held), Direction(policy, jnp.zeros(()), jnp.array(off))).tolist()
+    of = lambda held, off: released(model, jnp.array(held), jnp.array(off)).tolist()
     assert of([True] * 4, [2.0, -3.0, 1.0, 9.0]) == [True, True, False, True]
     assert of([True, True, False, True], [2.0, -3.0, 1.0, 9.0]) == [True, False, False, True]
     assert of([True] * 4, [-2.0, 3.0, -1.0, 9.0]) == [True] * 4
