@@ -212,20 +212,20 @@ def test_directions_of_a_quadratic_model():
     start, at = jnp.zeros(3), jnp.zeros(10)
     for held, shift in ((none, jnp.zeros(5)), (jnp.array([False, True, False, True, False]), draw(5))):
         cost, parts = (lambda u, x, i=i, held=held, shift=shift: run(u, x, held, shift)[i] for i in (0, 1))
-        found = direction(model, zero, held, jnp.array(True), shift)
+        policy, falls, event_off = direction(model, zero, held, jnp.array(True), shift)
         hessian, gradient = jax.hessian(cost)(at, start), jax.grad(cost)(at, start)
         best = np.linalg.solve(hessian, -gradient)
-        assert_allclose(found.policy.predicted.ravel(), best, rtol=1e-9, atol=1e-10)
+        assert_allclose(policy.predicted.ravel(), best, rtol=1e-9, atol=1e-10)
         own, _ = jax.grad(parts, has_aux=True)(at, start)
-        assert_allclose(found.slope, own @ best, rtol=1e-9)
-        assert_allclose(found.event_off, parts(jnp.asarray(best), start)[1], rtol=1e-8, atol=1e-9)
+        assert_allclose(falls, own @ best, rtol=1e-9)
+        assert_allclose(event_off, parts(jnp.asarray(best), start)[1], rtol=1e-8, atol=1e-9)
         # From another state the least is that of the policy: by the first control.
         other = draw(3)
         moved = np.linalg.solve(hessian, -jax.grad(cost)(at, other))
-        assert_allclose(found.policy.feedforward[0] + found.policy.gain[0] @ other, moved[:2], rtol=1e-8, atol=1e-9)
+        assert_allclose(policy.feedforward[0] + policy.gain[0] @ other, moved[:2], rtol=1e-8, atol=1e-9)
     # Damped: each step is that of its own model, of which the later steps are those of the policy.
     damping = 2.0
-    policy = direction(model, jnp.array(damping), none, jnp.array(True), jnp.zeros(5)).policy
+    policy, *_ = direction(model, jnp.array(damping), none, jnp.array(True), jnp.zeros(5))
 
     def from_step(k, x, u):
         v = jnp.concatenate([x, u])
