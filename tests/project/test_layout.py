@@ -177,7 +177,7 @@ def test_no_short_file_with_one_user():
 LINES = {
     "_system": 945, "_numerics": 1710, "_results": 1445, "solvers": 895, "_flow": 5440, "_orbit": 3365, "noise": 1515,
     "control": 2390, "phase": 1050, "_continuation": 2280, "_sweep": 2590, "_optimize": 3225, "study": 1090, "contact": 1300,
-    "models": 4030, "plot": 3060, "cli": 2720, "certify": 7425,
+    "models": 4030, "plot": 3060, "cli": 2725, "certify": 7425,
 }  # fmt: skip
 
 
@@ -187,8 +187,8 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 293 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 46_650
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 271
+    assert len(FILES) <= 281 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 46_450
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 257
     assert len(hyjax.__all__) <= 51
 
 
