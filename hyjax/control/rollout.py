@@ -298,7 +298,7 @@ class QuadraticModel(eqx.Module):
 
 # A policy that lowers the model; $\mathrm dJ/\mathrm d\alpha$ at $\alpha = 0$, negative where the cost falls; and the times of
 # the events less those of the nearer ends of their steps, after the step of the model, shape `(steps,)`.
-Direction = tuple[Policy, Scalar, Float[Array, " steps"]]
+Direction = tuple[Policy, Float[Array, "*batch"], Float[Array, "*batch steps"]]
 
 
 def quadratic_model(problem: ControlProblem, about: Rollout) -> QuadraticModel:

@@ -12,7 +12,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padded
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
@@ -25,7 +25,7 @@ from .._results.failure import raise_failure
 from .._results.shown import is_traced
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Flag, Matrix, Params, Scalar, State, Time
+from .._system.types import Matrix, Params, Scalar, State, Time
 from .covariance import covariance_unit
 from .covariance_system import covariance_system, JointParams, Layout, layout_of, with_eventless_modes
 from .estimates import Estimates, Filtered
@@ -79,9 +79,11 @@ def updated(found: Innovation, x: State, sigma: Matrix, error: Array) -> tuple[S
     return x + found.gain @ found.residual, (after + after.T) / 2
 
 
-# A measurement: the estimate before it and after it, its innovation, and the mode in which it is understood; the number of events
-# of the mean since the measurement before; the choice of the hypotheses; and whether the filter has not failed.
-Row = tuple[Padded, Padded, Innovation, Index, Int[Array, ""], Int[Array, ""], Flag]
+# Of each measurement: the estimate before it and after it, its innovation, and the mode in which it is understood; the number of
+# events of the mean since the measurement before; the choice of the hypotheses; and whether the filter has not failed.
+Estimated = Float[Array, "times joint"]
+Number = Int[Array, " times"]
+Rows = tuple[Estimated, Estimated, Innovation, Number, Number, Number, Bool[Array, " times"]]
 
 
 @long_run
@@ -128,7 +130,7 @@ def _scan(
     integrator: Integrators,
     saltation: bool,
     mode_test: bool,
-) -> tuple[Row, Padded, RESULTS]:
+) -> tuple[Rows, Padded, RESULTS]:
     """The rows of all measurements, the estimate at the start, and the code of the filter."""
     system, observe, error, x0, sigma0, t0, params, times, measurements = inputs
     tested, noise = mode_test and bool(system.transitions), params.noise
