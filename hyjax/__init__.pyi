@@ -22,7 +22,6 @@ from ._flow.jump import saltation_matrix as saltation_matrix
 from ._flow.simulate import simulate as simulate
 from ._flow.trajectory import Trajectory as Trajectory
 from ._numerics import fast as fast
-from ._numerics.compilation_cache import enable_cache as enable_cache
 from ._optimize import objectives as objectives
 from ._optimize.constraint import Constraint as Constraint
 from ._optimize.follow_optimum import follow_optimum as follow_optimum

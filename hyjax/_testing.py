@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._numerics.fusion import FEW as fusion_FEW, stored, stored_for_tangents, stored_with_tangents
     from ._numerics.linearize import with_columns, with_columns_by_lanes
     from ._numerics.newton import DampedNewton, Evaluation, newton
-    from ._numerics.orthonormal import orthonormal
+    from ._numerics.elimination import orthonormal
     from ._numerics.riccati import discrete_riccati, lyapunov_sum
     from ._numerics.semidefinite import solve_semidefinite
     from ._results import archive

@@ -42,7 +42,6 @@ SECTIONS = {
 }
 # Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.
 WITHOUT_EQUATION = {
-    "hyjax.enable_cache",
     "hyjax.plot.animate",
     "hyjax.plot.draw",
     "hyjax.plot.explore",
@@ -54,6 +53,7 @@ WITHOUT_EQUATION = {
     "hyjax.save",
     "hyjax.fast.compile_for",
     "hyjax.fast.cos",
+    "hyjax.fast.enable_cache",
     "hyjax.fast.Purpose",
     "hyjax.fast.sin",
     "hyjax.fast.sincos",

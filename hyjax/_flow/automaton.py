@@ -273,18 +273,17 @@ def _selected(index: Index, count: int, members: list[int], columns: list[tuple]
     return tuple(chosen)
 
 
-class ByMode(eqx.Module):
-    """A function of the state for each mode, of which the index of the mode selects one at run time.
+# A function `(mode, t, z, *more)` of a padded state, of which the index of the mode selects that of a mode at run time.
+ByMode = Callable[..., Array]
 
-    **Attributes:** `ways`: the dimension of each mode, and its function of `(t, x, *more)`.
-    """
 
-    ways: tuple[tuple[int, Callable[..., Array]], ...]
-
-    def __call__(self, mode: Index, t: Time, z: Padded, *more: PyTree) -> Array:
-        """The value at a padded state in the mode of that index."""
-        read = lambda way, t, z, *more: jnp.asarray(way[1](t, z[: way[0]], *more), z.dtype)
-        return switched(mode, self.ways, read, t, z, *more)
+def value_by_mode(
+    ways: tuple[tuple[int, Callable[..., Array]], ...], mode: Index, t: Time, z: Padded, *more: PyTree
+) -> Array:
+    """The value in the mode of that index. **Arguments:** `ways`: the dimension of each mode, and its function of
+    `(t, x, *more)`."""
+    read = lambda way, t, z, *more: jnp.asarray(way[1](t, z[: way[0]], *more), z.dtype)
+    return switched(mode, ways, read, t, z, *more)
 
 
 def functions_by_mode(
@@ -301,7 +300,7 @@ def functions_by_mode(
         out = eqx.filter_eval_shape(fn, t, jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype), *more)
         if getattr(out, "shape", None) != shape:
             raise ValueError(f"{label} returns shape {getattr(out, 'shape', out)} in mode {name!r}, {needs}.")
-    return ByMode(tuple((mode.dimension, ways[name]) for name, mode in system.modes.items()))
+    return eqx.Partial(value_by_mode, tuple((mode.dimension, ways[name]) for name, mode in system.modes.items()))
 
 
 def follow_automaton(
@@ -333,7 +332,7 @@ def follow_automaton(
         found = integrate(
             alone.field, surfaces, t, z, stop, (mode, params), own, watch, guarded, owed=owed, entry=entry
         )
-        watch = None if watch is None else watch._replace(seen=found.seen)
+        watch = None if watch is None else (watch[0], found.seen)
         arrival = found if arrival is None else select(mine, found, arrival)
     assert arrival is not None
     return arrival

@@ -149,7 +149,7 @@ def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Pa
         program, known = jax.make_jaxpr(value, return_shape=True)(*shapes)
         _remember(_known_functions, key, known)
         if jumps and (places := jumps_of(program, *leaves, through_zero=jumps is _GUARD_JUMPS)):
-            warn(f"{what} jumps at {', '.join(each.place for each in places)}. {jumps}")
+            warn(f"{what} jumps at {', '.join(places)}. {jumps}")
     return known
 
 

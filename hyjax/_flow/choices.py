@@ -6,7 +6,6 @@ that of `jnp.where(x > 0, x**2, 0.0)` does not. So the program says where a real
 whether the function's value jumps there.
 """
 
-import dataclasses
 import itertools
 import linecache
 import re
@@ -34,20 +33,8 @@ _LONGEST_SCAN, _MOST_CHOICES, _MOST_ENTRIES = 32, 64, 4
 _STARTS, _POINTS, _LARGEST = 24, 512, 1e6
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """An operation at which a real number becomes a discrete one. **Attributes:** `place`: `file:line` of the user's code, and
-    its text."""
-
-    file: str
-    line: int
-
-    @property
-    def place(self) -> str:
-        text = linecache.getline(self.file, self.line).strip()
-        return f"{Path(self.file).name}:{self.line}" + (f" ({text})" if text else "")
-
-
+# File and line of the user's code at which a real number becomes a discrete one.
+Choice = tuple[str, int]
 # A choice, its margin, which is zero where the choice changes (NaN where no margin is known), and the value chosen.
 Seen = tuple[Choice, Array, Array]
 
@@ -58,14 +45,14 @@ def jumps_of(
     x: Array | jax.ShapeDtypeStruct,
     *rest: Any,
     through_zero: bool = False,
-) -> list[Choice]:
-    """The choices at which the value of `program`, a function of `(t, x, *rest)`, jumps.
+) -> list[str]:
+    """The choices at which the value of `program`, a function of `(t, x, *rest)`, jumps: `file:line` of each, and its text.
 
     **Arguments:** `t`, `x`, `rest`: inputs where known, else their shapes: numbers are drawn for those. `through_zero`: only
     jumps from one sign to the other count. Jumps are looked for around `(t, x)` and at many scales. Not found: choices within a
     `while_loop`, and jumps of less than a millionth.
     """
-    nowhere, kinds = Choice("unknown", 0), [each.dtype for each in program.out_avals]
+    nowhere, kinds = ("unknown", 0), [each.dtype for each in program.out_avals]
     if len(kinds) != 1 or not jnp.issubdtype(kinds[0], jnp.floating) or not _may_jump(program.jaxpr, nowhere):
         return []
     if any(_is_drawn(leaf) for leaf in (*rest, *program.consts)) or _opaque(program.jaxpr):
@@ -110,7 +97,13 @@ def jumps_of(
         centre = np.append(_centre(t), _centre(x))
         with np.errstate(all="ignore"):
             jumping = _numbers_that_jump(at, centre, len(owners), draw, float(jnp.finfo(dtype).eps), through_zero)
-    return list(dict.fromkeys(owners[i] for i in sorted(jumping)))
+    return [_described(each) for each in dict.fromkeys(owners[i] for i in sorted(jumping))]
+
+
+def _described(choice: Choice) -> str:
+    file, line = choice
+    text = linecache.getline(file, line).strip()
+    return f"{Path(file).name}:{line}" + (f" ({text})" if text else "")
 
 
 def _centre(value: Any) -> np.ndarray:
@@ -143,7 +136,7 @@ def _known(leaf: Any, draw: np.random.Generator) -> Any:
 def _ours(choice: Choice) -> bool:
     """Whether the choice is one of hyjax's own, as in the law of an impact: the modes of a system of contacts account for it."""
     package = Path(__file__).parent.parent
-    file = Path(choice.file)
+    file = Path(choice[0])
     return package in file.parents and package / "models" not in file.parents
 
 
@@ -307,7 +300,7 @@ def _place(equation: Any) -> Choice | None:
     """The innermost line outside JAX; None for an equation within a function of JAX that was traced elsewhere."""
     # "file:line:column (function)"
     found = re.match(r"(.*?):(\d+)[^/]* \(", source_info_util.summarize(equation.source_info))
-    return Choice(found[1], int(found[2])) if found else None
+    return (found[1], int(found[2])) if found else None
 
 
 def _observed(equation: Any, values: Sequence, out: Sequence, choice: Choice) -> list[Seen]:

@@ -105,17 +105,15 @@ def run(
     every step. `entry`: makes the carry at the start of the arc, with the ending where the flow cannot go on, and with the guards
     that rest on their surfaces; `None` if such guards are not checked.
     """
-    rests = entry is not None
-    course, start = _begin(
-        field, surfaces, t0, x0, t1, args, integrator, keep, linear, owed, watch and watch.seen, rests
-    )
+    rests, (update, seen) = entry is not None, watch or (None, None)
+    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, owed, seen, rests)
     if entry is not None and surfaces.count:
         start = entry(course, start)
 
     def body(now: Progress) -> Progress:
         attempt = try_step(course, now)
         after = advance(course, now, attempt, *evaluate_guards(course, now, attempt))
-        return after if watch is None else dataclasses.replace(after, seen=watch.update(course, now, attempt, after))
+        return after if update is None else dataclasses.replace(after, seen=update(course, now, attempt, after))
 
     # Hazard: if the condition depends on one carried flag alone, XLA evaluates the loop in search of its trip count, and copies
     # everything the flag depends on (https://github.com/openxla/xla/pull/19194; 2.4 times slower in jaxlib 0.10.2). A second
@@ -254,11 +252,11 @@ def try_step(course: Course, now: Progress) -> Attempt:
     x, f = jnp.stack(last.x), jnp.stack(last.f)
     t1, late = later(last.t, last.late, dt)
     steep = stop_gradient(now.h <= STEEP * (last.t - course.t0))
-    end = course.step(last.t, x, f, dt, last.memory, t1, steep)
-    finite = jnp.all(jnp.isfinite(end.x)) & jnp.all(jnp.isfinite(end.f))
-    error = jnp.where(finite, end.error, jnp.inf)
-    keep, h, control = _aside(course.pace.after, dt, x, end.x, error, now.control)
-    return Attempt(dt, end.t, late, final, end.x, end.f, end.memory, finite, keep, h, control, end.iterations)
+    t1, x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory, t1, steep)
+    finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
+    error = jnp.where(finite, error, jnp.inf)
+    keep, h, control = _aside(course.pace.after, dt, x, x1, error, now.control)
+    return Attempt(dt, t1, late, final, x1, f1, memory, finite, keep, h, control, iterations)
 
 
 def evaluate_guards(course: Course, now: Progress, attempt: Attempt) -> tuple[GuardValues, Verdict]:

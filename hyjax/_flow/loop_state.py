@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 from jax.lax import stop_gradient
@@ -16,17 +16,11 @@ from .retrace import Taken
 from .step import Step
 from .surfaces import Guards, Mask, Surfaces
 
-
-class Watch(NamedTuple):
-    """A record of the steps of `loop.run`, which has no derivatives.
-
-    **Attributes:** `seen`: the record before the first step, arrays. `update(course, before, attempt, after)`: the record after
-    one more trial step, from the loop's constants, the `Progress` before the trial, the `Attempt`, and the `Progress` after it;
-    `before.seen` is the record before it. The step was taken where `after.last.t + after.last.late` is later than before.
-    """
-
-    update: Callable[..., PyTree]
-    seen: PyTree
+# A record of the steps of `loop.run`, which has no derivatives: `(update, seen)`, where `seen` is the record before the first
+# step, arrays. `update(course, before, attempt, after)` is the record after one more trial step, from the loop's constants, the
+# `Progress` before the trial, the `Attempt`, and the `Progress` after it; `before.seen` is the record before it. The step was
+# taken where `after.last.t + after.last.late` is later than before.
+Watch = tuple[Callable[..., PyTree], PyTree]
 
 
 class Point(eqx.Module):

@@ -56,8 +56,8 @@ def retrace(
     def body(carry):
         k, t, late, x, f, memory = carry
         length = taken.lengths[k]
-        after = step(t, x, f, length, memory)
-        return k + 1, *later(t, late, length), after.x, after.f, after.memory
+        _, x, f, _, memory, _ = step(t, x, f, length, memory)
+        return k + 1, *later(t, late, length), x, f, memory
 
     f0 = step.field(t0, x0)
     start = (jnp.array(0), t0, jnp.zeros_like(t0), x0, f0, step.init(t0, x0, f0, taken.lengths[0]))

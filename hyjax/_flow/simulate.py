@@ -210,12 +210,13 @@ class Instant(eqx.Module):
     mode: Index
     z: Padded
 
-    def after(self, flown: "Flown", mode: Index, z: Padded) -> tuple["Instant", Flag]:
-        """The instant after the jump of an arc, and whether the jumps go on without end: mode and state repeat earlier ones
-        (Brent's method to find a cycle). Owed jumps are finitely many, and may leave mode and state unchanged."""
-        end, brief = flown.end, stop_gradient(flown.end.t - flown.t) <= 2 * self.owed.close
+    def after(self, t: Time, end: Arrival, taken: Index, mode: Index, z: Padded) -> tuple["Instant", Flag]:
+        """The instant after the jump of an arc from the time `t`, by the transition `taken`, and whether the jumps go on without
+        end: mode and state repeat earlier ones (Brent's method to find a cycle). Owed jumps are finitely many, and may leave mode
+        and state unchanged."""
+        brief = stop_gradient(end.t - t) <= 2 * self.owed.close
         goes_on = end.at_once & (self.owed.left == 0)
-        owed = self.owed.after(flown.taken, end.together, end.close, brief)
+        owed = self.owed.after(taken, end.together, end.close, brief)
         count = jnp.where(goes_on, self.count + 1, 0)
         z = stop_gradient(z)
         endless = goes_on & (mode == self.mode) & jnp.all(z == self.z)
@@ -269,16 +270,6 @@ def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator:
     return dataclasses.replace(start, result=result, done=start.done | outside)
 
 
-class Flown(eqx.Module):
-    """An arc without the jump at its end. `t`, `z`, `mode`: at its start. `taken`: the transition whose guard was met, or -1."""
-
-    t: Time
-    z: Padded
-    mode: Index
-    end: Arrival
-    taken: Index
-
-
 def flow_arc(
     automaton: Automaton,
     now: ArcStart,
@@ -287,8 +278,9 @@ def flow_arc(
     params,
     integrator: Integrators,
     watch: Watch | None = None,
-) -> Flown:
-    """One arc. **Arguments:** `start`: of the simulation. `watch`: what to record of every step."""
+) -> tuple[Arrival, Index]:
+    """The end of an arc without the jump there, and the transition whose guard was met, or -1. **Arguments:** `start`: of the
+    simulation. `watch`: what to record of every step."""
     # An arc after the end begins where the simulation begins and takes no step.
     t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
     # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
@@ -303,36 +295,33 @@ def flow_arc(
         same = in_step(automaton, end.t, end.x, mode, met, end.close, params)
         passed = same & (end.result == RESULTS.simultaneous_guards)
         end = dataclasses.replace(end, result=choose(passed, RESULTS.successful, end.result))
-    return Flown(t, z, mode, end, automaton.transition(mode, end.event))
+    return end, automaton.transition(mode, end.event)
 
 
 def leave_arc(
-    automaton: Automaton, now: ArcStart, last: Flag, flown: Flown, z_after: Padded
+    automaton: Automaton, now: ArcStart, last: Flag, end: Arrival, taken: Index, z_after: Padded
 ) -> tuple[ArcStart, ArcRow]:
     """The start of the next arc. **Arguments:** `now`: the start of the arc. `last`: no jump may follow. `z_after`: the state
-    after the transition `flown.taken`."""
-    end, taken, met = flown.end, flown.taken, flown.taken >= 0
-    result = end.result
+    after the transition `taken`."""
+    result, met = end.result, taken >= 0
     why = ((last, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
     for failed, failure in why:
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
     target = automaton.target(jnp.maximum(taken, 0))
-    instant, endless = now.instant.after(flown, target, z_after)
+    instant, endless = now.instant.after(now.t, end, taken, target, z_after)
     result = choose(endless & (result == RESULTS.successful), RESULTS.zeno, result)
     jumps = met & (result == RESULTS.successful)
     after = ArcStart(
         t=end.t,
         z=jnp.where(jumps, z_after, end.x),
-        mode=jnp.where(jumps, target, flown.mode),
+        mode=jnp.where(jumps, target, now.mode),
         # An arc of zero length, which a jump ends at its start, contains no information on the pace of events.
-        durations=jnp.where(end.at_once, now.durations, jnp.append(stop_gradient(end.t - flown.t), now.durations[:-1])),
+        durations=jnp.where(end.at_once, now.durations, jnp.append(stop_gradient(end.t - now.t), now.durations[:-1])),
         result=result,
         done=now.done | ~jumps,
         instant=instant,
     )
-    row = ArcRow(
-        ~now.done, jumps & ~now.done, flown.t, end.t, flown.z, end.x, end.guard_rate, flown.mode, taken, end.beyond
-    )
+    row = ArcRow(~now.done, jumps & ~now.done, now.t, end.t, now.z, end.x, end.guard_rate, now.mode, taken, end.beyond)
     return select(now.done, now, after), row
 
 
@@ -340,9 +329,9 @@ def follow_arc(
     automaton: Automaton, now: ArcStart, last: Flag, start: ArcStart, t1: Time, params, integrator: Integrators
 ) -> tuple[ArcStart, ArcRow]:
     """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
-    flown = flow_arc(automaton, now, start, t1, params, integrator)
-    z_after = automaton.jump(flown.end.t, flown.end.x, jnp.maximum(flown.taken, 0), params)
-    return leave_arc(automaton, now, last, flown, z_after)
+    end, taken = flow_arc(automaton, now, start, t1, params, integrator)
+    z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+    return leave_arc(automaton, now, last, end, taken, z_after)
 
 
 def _scan(

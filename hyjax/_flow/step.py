@@ -30,16 +30,9 @@ End = Callable[..., tuple[Time, State]]
 Loop = Literal["lax", "bounded", "checkpointed"]
 
 
-class Stepped(eqx.Module):
-    """The end of a step: time, state and vector field. `error`: its estimate, infinite where the implicit equations of the step
-    were not solved, and zero for a solver without one. `iterations`: of Newton's method, in all stages."""
-
-    t: Time
-    x: State
-    f: State
-    error: State
-    memory: Any
-    iterations: Count
+# The end of a step: time, state and vector field; the error estimate, infinite where the implicit equations of the step were not
+# solved, and zero for a solver without one; the solver's memory; the iterations of Newton's method, in all stages.
+Stepped = tuple[Time, State, State, State, Any, Count]
 
 
 class Step:
@@ -130,20 +123,19 @@ class Step:
         if self.explicit is not None:
             unroll = self._is_small(t, x) if self.unroll is None else self.unroll
             advance = _unrolled if unroll else _rolled
-            return Stepped(*advance(self.explicit, self.field, end, t, t1, x, f, h), memory, none)
+            return *advance(self.explicit, self.field, end, t, t1, x, f, h), memory, none
         if self.implicit is not None:
             most = self.solver.root_find_max_steps  # pyright: ignore[reportAttributeAccessIssue]
             after, f_after, error, solved, count = implicit_step(self.implicit, self.field, t, x, f, h, self.unit, most)
-            return Stepped(*ended(after, f_after), jnp.where(solved, error, jnp.inf), memory, count)
+            return *ended(after, f_after), jnp.where(solved, error, jnp.inf), memory, count
         if self.own is not None:
-            taken = self.own.take(self.field, t, x, f, h, memory)
-            error = jnp.where(taken.solved, taken.error, jnp.inf)
-            there = (t1, taken.x, taken.f) if jax.tree.leaves(memory) else ended(taken.x, taken.f)
-            return Stepped(*there, error, taken.memory, taken.iterations)
+            after, f_after, error, remembered, solved, count = self.own.take(self.field, t, x, f, h, memory)
+            there = (t1, after, f_after) if jax.tree.leaves(memory) else ended(after, f_after)
+            return *there, jnp.where(solved, error, jnp.inf), remembered, count
         after, error, _, memory, result = self.solver.step(self.terms, t, t + h, x, None, memory, False)
         error = jnp.zeros_like(x) if error is None else jnp.asarray(error)
         error = jnp.where(result == dfx.RESULTS.successful, error, jnp.inf)
-        return Stepped(t1, after, self.field(t1, after), error, memory, none)
+        return t1, after, self.field(t1, after), error, memory, none
 
     def timed(self, t: Time, x: State) -> bool:
         """Whether the vector field depends on the time."""

@@ -13,7 +13,6 @@ for a batch that overlap can deadlock, see `elimination` (jaxlib 0.10.2).
 Source: Golub, Van Loan (2013), *Matrix Computations*, ch. 7.5; Anderson et al. (1999), *LAPACK Users' Guide*, `dlahqr`.
 """
 
-import equinox as eqx
 import jax
 import jax.core
 import jax.extend.core
@@ -114,52 +113,40 @@ def _balanced(form: Lanes) -> Lanes:
     return jax.lax.fori_loop(0, _ROUNDS, balance, form)
 
 
-class _State(eqx.Module):
-    """The carry of the loop of reflections."""
-
-    form: Lanes
-    links: Index  # one bit for each subdiagonal entry: set until the entry is negligible
-    k: Index  # the next reflection acts on rows k and following
-    low: Index
-    high: Index  # first and last row of the current block; high = 0 where the lane is finished
-    sweeps: Index  # since a block was last split off
-    steps: Int[Array, ""]
-
-
 def _iterated(form: Lanes) -> tuple[Lanes, Index, Bool[Array, " lanes"]]:
-    """The block triangular form, the bits of its subdiagonal entries that are not negligible, and whether it was reached."""
+    """The block triangular form, the bits of its subdiagonal entries that are not negligible, and whether it was reached.
+
+    The carry of the loop: the form; `links`, one bit for each subdiagonal entry, set until the entry is negligible; `k`, where
+    the next reflection acts on rows k and following; `low` and `high`, the first and last row of the current block, where
+    high = 0 if the lane is finished; `sweeps` since a block was last split off; and the number of steps.
+    """
     n, _, lanes = form.shape
     each = jnp.arange(n, dtype=jnp.int32)[:, None]
 
-    def step(state: _State) -> _State:
-        form = state.form
-        start = state.k >= state.high
-        links = jnp.where(start, state.links & _coupled(form), state.links)
-        low, high = _last_block(links)
-        sweeps = jnp.where(start, jnp.where(high == state.high, state.sweeps + 1, 0), state.sweeps)
-        low, high = jnp.where(start, low, state.low), jnp.where(start, high, state.high)
-        k = jnp.where(start, low, state.k)
+    def step(state):
+        form, links, k, low, high, sweeps, steps = state
+        start = k >= high
+        links = jnp.where(start, links & _coupled(form), links)
+        first, last = _last_block(links)
+        sweeps = jnp.where(start, jnp.where(last == high, sweeps + 1, 0), sweeps)
+        low, high = jnp.where(start, first, low), jnp.where(start, last, high)
+        k = jnp.where(start, low, k)
 
         # The column to be reduced: the first of a new sweep, or the one with the bulge of the last reflection.
         column = jnp.take_along_axis(form, jnp.broadcast_to(k - 1, (n, 1, lanes)), axis=1, mode="clip")[:, 0]
         x = jnp.where(start, _first_column(form, low, high, each - k, sweeps), column)
         inside = (each >= k) & (each <= high)
         form = _reflected(form, jnp.where(inside, x, 0), each - k, start, (each >= low) & (each <= high), high > 0)
-        return _State(form, links, k + 1, low, high, sweeps, state.steps + 1)
+        return form, links, k + 1, low, high, sweeps, steps + 1
 
     of_lanes = lambda value: jnp.full(lanes, value, np.int32)
     # The reduction to Hessenberg form is a sweep of whole columns that begins at row 1.
-    start = _State(
-        form,
-        of_lanes(2 ** (n - 1) - 1),
-        of_lanes(1),
-        of_lanes(0),
-        of_lanes(n - 1),
-        of_lanes(0),
-        jnp.zeros((), np.int32),
-    )
-    end = jax.lax.while_loop(lambda s: (jnp.max(s.high) > 0) & (s.steps < _STEPS * n * n), step, start)
-    return end.form, end.links, end.high == 0
+    start = (
+        form, of_lanes(2 ** (n - 1) - 1), of_lanes(1), of_lanes(0), of_lanes(n - 1), of_lanes(0), jnp.zeros((), np.int32),
+    )  # fmt: skip
+    going = lambda state: (jnp.max(state[4]) > 0) & (state[6] < _STEPS * n * n)
+    form, links, _, _, high, _, _ = jax.lax.while_loop(going, step, start)
+    return form, links, high == 0
 
 
 def _coupled(form: Lanes) -> Index:

@@ -1,7 +1,7 @@
-r"""Gaussian elimination of small dense matrices in plain JAX operations: solutions, determinants, null vectors.
+r"""Small dense matrices in plain JAX operations: solutions, determinants, null vectors by Gaussian elimination; orthonormal rows.
 
-The loop runs over the columns, and each step subtracts whole rows. In a batch all lanes run the same steps, so a lane's result
-does not depend on the other lanes, and on a GPU nothing is copied to the host.
+The loop of an elimination runs over the columns, and each step subtracts whole rows. In a batch all lanes run the same steps, so
+a lane's result does not depend on the other lanes, and on a GPU nothing is copied to the host.
 
 Hazard of `jnp.linalg.solve` and `jnp.linalg.det` on a CPU: jaxlib distributes a batch of LAPACK calls over XLA's threads and
 waits for them on one of these threads, so two batches that overlap can deadlock (jaxlib 0.10.2 with two cores; `ParallelBatchMap`
@@ -18,7 +18,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Inexact, Int
+from jaxtyping import Array, Bool, Float, Inexact, Int
 
 Matrix = Inexact[Array, "n m"]
 Square = Inexact[Array, "n n"]
@@ -146,6 +146,27 @@ def _orthonormal(vectors: list[Array]) -> Array:
             x = x - jnp.sum(jnp.conj(y) * x) * y
         done.append(x / jnp.sqrt(jnp.sum(jnp.real(x) ** 2 + jnp.imag(x) ** 2)).astype(x.dtype))
     return jnp.stack(done)
+
+
+def orthonormal(tangents: Float[Array, "count size"]) -> tuple[Float[Array, "count size"], Float[Array, " count"]]:
+    """Orthonormal rows that span what the rows span, and the logarithms of their growth: $V = QR$ and $\\log |R_{ii}|$.
+
+    A row that is a combination of those before it, up to rounding, becomes zero and stays so; its logarithm is `-inf`. Twice the
+    modified method of Gram and Schmidt: orthogonal to rounding, in plain JAX.
+    """
+    rows, grown = [], []
+    largest = jnp.sqrt(jnp.max(jnp.sum(tangents**2, axis=1)))
+    bound = tangents.shape[1] * jnp.finfo(tangents.dtype).eps * largest
+    for row in tangents:
+        for _ in range(2):
+            for known in rows:
+                row = row - known * (known @ row)
+        length = jnp.sqrt(row @ row)
+        there = length > bound
+        safe = jnp.where(there, length, 1)
+        rows.append(jnp.where(there, row / safe, 0))
+        grown.append(jnp.where(there, jnp.log(safe), -jnp.inf))
+    return jnp.stack(rows), jnp.stack(grown)
 
 
 def _factored(matrix: Square) -> tuple[Square, Int[Array, " n"], Int[Array, " n"]]:

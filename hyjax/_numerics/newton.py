@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .elimination import solve
 from .linearize import with_columns
+from .trees import select
 
 RootFinder = optx.AbstractRootFinder | optx.AbstractLeastSquaresSolver
 
@@ -92,7 +93,7 @@ class DampedNewton(optx.AbstractRootFinder):
         eps = jnp.finfo(y.dtype).eps
         first = state.iterations == 0
         if "first" in options:
-            args = jax.tree.map(lambda a, b: jnp.where(first, a, b), options["first"], args)
+            args = select(first, options["first"], args)
         r, jacobian, aux = with_columns(lambda y: fn(y, args), y)
         here, least, reach = options["base"](aux) if "base" in options else (y, 0.0, 0.0)
         r = r + jacobian @ (here - y) if "base" in options else r
@@ -112,7 +113,7 @@ class DampedNewton(optx.AbstractRootFinder):
         length, reach = jnp.max(jnp.abs(step)), jnp.maximum(size, jnp.where(finite & first, reach, 0))
         fraction = jnp.minimum(fraction, jnp.where(reach > 0, reach / jnp.where(length > 0, length, 1), 1))
         best = jnp.where(better, here, state.y)
-        kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), aux, state.aux)
+        kept = select(better, aux, state.aux)
         tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(best))) & finite
         # A zero step from the first evaluation is no root if the lower bound of the residual is too large.
         tiny = tiny & ~(first & (least > self._accept(size, options)))

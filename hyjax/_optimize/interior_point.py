@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from .._numerics.trees import select
 from .._system.results import choose, code_of, RESULTS
 from .._system.types import Flag
 from .newton_steps import (
@@ -44,7 +45,6 @@ from .nonlinear_program import (
     near_central,
     NonlinearProgram,
     optimality_error,
-    pick,
     PrimalDual,
     Sample,
     scale_of,
@@ -248,12 +248,12 @@ def _iterate(program: NonlinearProgram, method: InteriorPoint, start: Array, sta
     sample = program.evaluate(state.trial.u, state.sample.carry)
     sound, code = sample.sound, sample.code
     # The numbers of a trial that cannot be evaluated are replaced: 0 times NaN would be NaN.
-    sample = pick(sound, sample, eqx.tree_at(lambda s: s.result, state.sample, RESULTS.successful))
-    unscaled, sample = sample, pick(sound, sample.scaled(state.scale), state.sample)
-    after = pick(
+    sample = select(sound, sample, eqx.tree_at(lambda s: s.result, state.sample, RESULTS.successful))
+    unscaled, sample = sample, select(sound, sample.scaled(state.scale), state.sample)
+    after = select(
         state.phase <= APPROACH,
         after_approach(program, start, state, sample, sound),
-        pick(
+        select(
             state.phase == BARRIER,
             after_descent(program, state, sample, sound),
             after_finish(program, state, sample, sound),
@@ -295,7 +295,7 @@ def after_approach(program: NonlinearProgram, start: Array, state: Search, sampl
         length = largest(state.trial.u - state.point.u)
         turned = jnp.max(jnp.abs(sample.jacobian - state.sample.jacobian), axis=1)
         bends = jnp.where(sound & (length > 0), turned / jnp.where(length > 0, length, 1), 0)
-        sample = pick(~probing, sample, state.sample)
+        sample = select(~probing, sample, state.sample)
     scale = jnp.where(begins, scale_of(sample, bends), state.scale)
     sample = sample.scaled(scale)
     point = eqx.tree_at(lambda point: point.u, state.point, u)
@@ -305,7 +305,7 @@ def after_approach(program: NonlinearProgram, start: Array, state: Search, sampl
     return replace(
         state,
         phase=jnp.where(begins, BARRIER, jnp.where(ends, PROBE, jnp.where(stuck, DONE, APPROACH))),
-        point=pick(begins, begun, point),
+        point=select(begins, begun, point),
         sample=sample,
         scale=scale,
         first=jnp.where(begins & feasible, sample.values[0], state.first),
@@ -349,8 +349,8 @@ def after_descent(program: NonlinearProgram, state: Search, sample: Sample, soun
     secant = updated_secant(state.secant, state.point, state.sample, trial, sample)
     return replace(
         state,
-        point=pick(accepted, trial, state.point),
-        sample=pick(accepted, sample, state.sample),
+        point=select(accepted, trial, state.point),
+        sample=select(accepted, sample, state.sample),
         filter=with_point(state.filter, blocks, *before),
         secant=jnp.where(accepted & ~state.restoring, secant, state.secant),
         reach=jnp.where(accepted, growth * state.reach, jnp.where(sound, state.reach, length / 2)),
@@ -370,15 +370,15 @@ def after_finish(program: NonlinearProgram, state: Search, sample: Sample, sound
     fitted = with_bound_duals(fitted, sample, state.active)
     errors = optimality_error(program, linear, sample), optimality_error(program, fitted, sample)
     fits = errors[1] < errors[0]
-    trial, error = pick(fits, fitted, linear), jnp.where(fits, errors[1], errors[0])
+    trial, error = select(fits, fitted, linear), jnp.where(fits, errors[1], errors[0])
     better = sound & (error < state.error)
     settled = ~better | (error <= 4 * jnp.finfo(error.dtype).eps)
     secant = updated_secant(state.secant, state.point, state.sample, trial, sample)
     return replace(
         state,
         phase=jnp.where(settled, DONE, FINISH),
-        point=pick(better, trial, state.point),
-        sample=pick(better, sample, state.sample),
+        point=select(better, trial, state.point),
+        sample=select(better, sample, state.sample),
         secant=jnp.where(better, secant, state.secant),
         rejected=jnp.where(better, 0, 1),
         changes=jnp.zeros_like(state.changes),
@@ -400,7 +400,7 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
 
     descending = state.phase == BARRIER
     mu = jnp.where(descending, jax.lax.fori_loop(0, 8, lowered, state.mu), state.mu)
-    filter = pick(mu < state.mu, empty_filter(mu.dtype), state.filter)
+    filter = select(mu < state.mu, empty_filter(mu.dtype), state.filter)
     error = barrier_error(program, point, sample, 0.0)
     own = violations(program, point.slack, sample)
 
@@ -435,7 +435,7 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
     fraction = jnp.where(shortens, jnp.minimum(fraction, state.fraction / 2), fraction)
 
     # Where the curvature is zero or negative, the shift keeps the steps of the finish short.
-    active = pick(ended, active_set(program, point), state.active)
+    active = select(ended, active_set(program, point), state.active)
     shifted = hessian + shift * jnp.eye(point.u.size, dtype=mu.dtype)
     finish = active_set_step(program, point, sample, shifted, active)
     entered = with_bound_duals(point, sample, active)
@@ -443,8 +443,8 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
     of_descent = replace(
         state,
         phase=jnp.where(ended, FINISH, state.phase),
-        trial=pick(ended, finish, moved(point, step, fraction, dual)),
-        point=pick(ended, entered, point),
+        trial=select(ended, finish, moved(point, step, fraction, dual)),
+        point=select(ended, entered, point),
         mu=mu,
         filter=filter,
         step=step.u,
@@ -460,15 +460,15 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
     way = jnp.where(state.fraction == 1, start, point.u + state.fraction * (start - point.u))
     approach = eqx.tree_at(lambda point: point.u, point, way)
     if sample.hessians is None:
-        approach = pick(state.phase == PROBE, beside(program, point, sample), approach)
-    return pick(descending, of_descent, replace(state, trial=pick(state.phase <= APPROACH, approach, finish)))
+        approach = select(state.phase == PROBE, beside(program, point, sample), approach)
+    return select(descending, of_descent, replace(state, trial=select(state.phase <= APPROACH, approach, finish)))
 
 
 def minimum(program: NonlinearProgram, method: InteriorPoint, state: Search) -> Minimum:
     """The result of a search that has ended."""
     began, point, scale = state.phase > APPROACH, state.point, state.scale
     finished = state.error < jnp.inf
-    active = pick(finished, state.active, active_set(program, point))
+    active = select(finished, state.active, active_set(program, point))
     error = jnp.where(
         finished, state.error, optimality_error(program, with_bound_duals(point, state.sample, active), state.sample)
     )

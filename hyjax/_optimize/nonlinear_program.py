@@ -254,8 +254,3 @@ def violation_size(gap: Array) -> Array:
 def largest(values: Array) -> Array:
     """The largest modulus; zero of an empty array."""
     return jnp.max(jnp.abs(values), initial=0)
-
-
-def pick(flag: Flag, new: PyTree, old: PyTree) -> PyTree:
-    """`new` where `flag`, else `old`, leaf by leaf; of PyTrees of one structure."""
-    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), new, old)

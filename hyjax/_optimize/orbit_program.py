@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrators, limits_of
 from .._numerics.elimination import det
+from .._numerics.trees import select
 from .._orbit.orbit import PeriodicOrbit, run_orbit
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
 from .._results.failure import codes_only
@@ -27,7 +28,7 @@ from .._system.results import choose, RESULTS
 from .._system.types import Flag, Params, Scalar
 from .._system.where import leaf_names, selected_leaves, Where
 from .constraint import Constraint, Objective
-from .nonlinear_program import pick, Sample, sampled
+from .nonlinear_program import Sample, sampled
 
 # The largest distance of an orbit from its guess: a fraction of the distance that the guess moved, between these limits relative
 # to the state.
@@ -238,5 +239,5 @@ class OrbitProgram(eqx.Module):
         # At its first evaluation the slopes of the last orbit are not known, and `u` is the same.
         close = (back <= near) & (orbit.distance <= near) & (joined(known, new) | jnp.all(u == known.u))
         result = choose((found.result == RESULTS.successful) & ~close, RESULTS.far_from_guess, found.result)
-        carry = pick(result == RESULTS.successful, new, known)
+        carry = select(result == RESULTS.successful, new, known)
         return Sample(found.values[:functions], found.jacobian[:functions], hessians, carry, result)

@@ -67,34 +67,25 @@ class Chain(eqx.Module):
         return jnp.max(jnp.abs(self.end - self.nodes[0]))
 
 
-class Start(eqx.Module):
-    """The start of a stride and the moving leaves: the numbers with respect to which a stride's Jacobian is taken."""
+def packed_stride(
+    problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrators
+) -> tuple[Callable[[Array], tuple[Passage, Stride]], Array]:
+    """The stride from `(t, x)` as a function of the numbers with respect to which its Jacobian is taken, and these numbers, in
+    one array: `(t, x)` and the moving leaves; without the time for an orbit of one stride."""
+    moving, still = problem.split(params)
+    packed, unpacked = ravel_pytree((((t, x) if problem.timed else (x,)), moving))
 
-    problem: Problem
-    t: Scalar
-    x: State
-    params: Params
-
-    @property
-    def numbers(self) -> PyTree:
-        """`((t, x), moving)`; `((x,), moving)` for an orbit of one stride."""
-        moving, _ = self.problem.split(self.params)
-        return ((self.t, self.x) if self.problem.timed else (self.x,)), moving
-
-    def pack(self) -> Array:
-        """The numbers in one array."""
-        return ravel_pytree(self.numbers)[0]
-
-    def flow(self, packed: Array, integrator: Integrators) -> tuple[Passage, Stride]:
-        """The stride from the packed numbers."""
-        state, moving = ravel_pytree(self.numbers)[1](packed)
-        system, params = eqx.combine(moving, self.problem.split(self.params)[1])
-        t, x = (state[0], state[-1]) if self.problem.timed else (self.t, state[-1])
-        stride = traced_stride(system, t, x, params, self.problem.sequence, integrator)
-        end = jnp.append(t + stride.time, stride.x) if self.problem.timed else stride.x
+    def flow(packed: Array) -> tuple[Passage, Stride]:
+        state, moving = unpacked(packed)
+        system, params = eqx.combine(moving, still)
+        at, x = (state[0], state[-1]) if problem.timed else (t, state[-1])
+        stride = traced_stride(system, at, x, params, problem.sequence, integrator)
+        end = jnp.append(at + stride.time, stride.x) if problem.timed else stride.x
         arc_ends = tuple(impact.x for impact in stride.impacts)
-        elapsed = jnp.stack([*(impact.t - t for impact in stride.impacts[:-1]), stride.time])
+        elapsed = jnp.stack([*(impact.t - at for impact in stride.impacts[:-1]), stride.time])
         return Passage(end, arc_ends, elapsed, stride.guard_rates), stride
+
+    return flow, packed
 
 
 def stride_jacobian(
@@ -105,8 +96,7 @@ def stride_jacobian(
     In an orbit of several strides, the Jacobian has a column for the start's time, which is the end of the previous stride and
     matters in a non-autonomous system. For a single stride the time is fixed.
     """
-    start = Start(problem, t, x, params)
-    return with_columns(lambda packed: start.flow(packed, integrator), start.pack())
+    return with_columns(*packed_stride(problem, t, x, params, integrator))
 
 
 def follow_chain(
@@ -128,8 +118,7 @@ def follow_chain(
     def one(carry, y):
         t, x, result = carry
         x = x if y is None else problem.closing_jump(y, params, t)
-        start = Start(problem, t, x, params)
-        passage, by, stride = expanded(lambda packed: start.flow(packed, integrator), start.pack(), order)
+        passage, by, stride = expanded(*packed_stride(problem, t, x, params, integrator), order)
         result = choose(result == RESULTS.successful, stride.result, result)
         return (t + passage.elapsed[-1], passage.end[problem.timed :], result), (t, x, passage, by)
 

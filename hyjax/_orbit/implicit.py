@@ -36,7 +36,7 @@ from .._numerics.newton import DampedNewton, RootFinder
 from .._numerics.trees import batched_like, without_tangents
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar, State
-from .chain import Chain, Passage, return_matrices, Start, stride_jacobian
+from .chain import Chain, packed_stride, Passage, return_matrices, stride_jacobian
 from .problem import Problem
 from .shooting import AbstractShooting, Found
 
@@ -98,8 +98,8 @@ def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integ
 def passage(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passage:
     """The stride that starts at `(t, x)`."""
     problem, params = what
-    start = Start(dataclasses.replace(problem, varied=()), t, x, params)
-    return start.flow(start.pack(), integrator)[0]
+    flow, packed = packed_stride(dataclasses.replace(problem, varied=()), t, x, params, integrator)
+    return flow(packed)[0]
 
 
 def jacobians(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passage:

@@ -182,20 +182,17 @@ def orbit_of(
     )  # fmt: skip
 
 
-class Reached(eqx.Module):
-    """The last iterate of a search, successful or not: the states at the starts of the strides, their residual, and the number of
-    iterations."""
+# The last iterate of a search, successful or not: the states at the starts of the strides, their residual, and the number of
+# iterations.
+Reached = tuple[Float[Array, "strides n"], Scalar, Int[Array, ""]]
 
-    nodes: Float[Array, "strides n"]
-    residual: Scalar
-    iterations: Int[Array, ""]
 
-    def distance(self, guess: Float[Array, "..."]) -> Scalar:
-        """The largest component of the difference from a guess, of the start or of all nodes, relative to the largest component
-        of both."""
-        nodes = self.nodes if guess.ndim == 2 else self.nodes[0]
-        size = jnp.maximum(jnp.max(jnp.abs(nodes)), jnp.max(jnp.abs(guess)))
-        return jnp.max(jnp.abs(nodes - guess)) / jnp.where(size > 0, size, 1)
+def distance_from(guess: Float[Array, "..."], nodes: Float[Array, "strides n"]) -> Scalar:
+    """The largest component of the difference from a guess, of the start or of all nodes, relative to the largest component of
+    both."""
+    nodes = nodes if guess.ndim == 2 else nodes[0]
+    size = jnp.maximum(jnp.max(jnp.abs(nodes)), jnp.max(jnp.abs(guess)))
+    return jnp.max(jnp.abs(nodes - guess)) / jnp.where(size > 0, size, 1)
 
 
 def run_orbit(
@@ -219,8 +216,8 @@ def run_orbit(
     found = closed_orbit(problem, guess, params, method, limited)
     values = eigenvalues(found.jacobian)
     multipliers = orbit_multipliers(problem, found.chain.nodes[0], values, params, limited)
-    reached = Reached(*without_tangents((found.chain.nodes, found.residual, found.iterations)))
-    distance = reached.distance(jax.lax.stop_gradient(guess if origin is None else origin))
+    reached = without_tangents((found.chain.nodes, found.residual, found.iterations))
+    distance = distance_from(jax.lax.stop_gradient(guess if origin is None else origin), reached[0])
     result = judged(
         problem, found.chain, found.jacobian, params, limited, found.result,
         accept=method.acceptable(limited, guess.dtype), size=jnp.max(jnp.abs(guess)), closing=found.closing,

@@ -102,9 +102,9 @@ def _raise_failure(orbit: PeriodicOrbit, reached: Reached) -> PeriodicOrbit:
 
 def _last_iterate(about: Any) -> str:
     """The line of the message about one lane, its `Reached` and distance."""
-    reached, distance = about
-    count, x = int(reached.iterations), np.array2string(np.asarray(reached.nodes)[0], precision=6, separator=", ")
+    (nodes, residual, iterations), distance = about
+    count, x = int(iterations), np.array2string(np.asarray(nodes)[0], precision=6, separator=", ")
     return (
-        f"residual {float(reached.residual):.2g} after {count} iteration{'s' * (count != 1)}, at x = {x}, distance "
+        f"residual {float(residual):.2g} after {count} iteration{'s' * (count != 1)}, at x = {x}, distance "
         f"{float(distance):.2g} from the guess"
     )

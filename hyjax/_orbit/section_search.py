@@ -8,7 +8,6 @@ of the target mode, so that the sequence of modes identifies every transition.
 import dataclasses
 import functools as ft
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -55,38 +54,16 @@ def with_copies(system: HybridSystem, copies: Mapping[int, str]) -> HybridSystem
     return HybridSystem(modes, tuple(ways), system.time_unit)
 
 
-class OnSection(NamedTuple):
-    """The system on a section.
-
-    **Attributes:** `system`: with the section's crossing as its last transition. `copies`: the names of the modes that
-    transitions enter, by the number of the transition, where these are copies. `sources`: for each mode the one of which it is a
-    copy, or itself.
-    """
-
-    system: HybridSystem
-    copies: dict[int, str]
-    sources: tuple[str, ...]
-
-    @property
-    def home(self) -> str:
-        """The mode that is entered at the section."""
-        return self.copies[max(self.copies)]
-
-    def mode_entered(self, transition: int, target: str) -> str:
-        """The mode of this system that a transition of the original system enters."""
-        return self.copies.get(transition, target)
-
-
-def on_section(system: HybridSystem, section: SectionLike) -> OnSection:
-    """The system on a section, in which the crossing enters a copy of the section's mode, and transitions that share source and
-    target mode enter one copy each of the target mode."""
+def on_section(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, dict[int, str]]:
+    """The system on a section, in which the crossing, its last transition, enters a copy of the section's mode, and transitions
+    that share source and target mode enter one copy each of the target mode; and the names of the copies, which are its last
+    modes, by the number of the transition."""
     guard = section.surface if isinstance(section, Section) else eqx.Partial(_end_of_period, section)
     ways = (*system.transitions, Transition(section.mode, section.mode, guard, unchanged))
     pairs = [(way.source, way.target) for way in system.transitions]
     copies = {k: f"{pair[1]} after {k}" for k, pair in enumerate(pairs) if pairs.count(pair) > 1}
     copies[len(pairs)] = f"{section.mode} from the section"
-    extended = with_copies(HybridSystem(system.modes, ways, system.time_unit), copies)
-    return OnSection(extended, copies, (*system.names, *(ways[k].target for k in copies)))
+    return with_copies(HybridSystem(system.modes, ways, system.time_unit), copies), copies
 
 
 SUCCESSFUL = RESULTS.successful._value
@@ -184,11 +161,9 @@ def orbit_of_section(
     found = _solve(section_map, params, step.strides, method, guess[None], fine)
     found = jax.tree.map(lambda leaf: leaf[0], found)
     start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
-    there = on_section(step.system, section_map.section)
-    sequence = _sequence_from(there, step, start, params)
-    return run_one_orbit(
-        there.system, start, params, sequence, 1, method, _on_copies(step, there), near, origin=guess
-    )  # fmt: skip
+    there, copies = on_section(step.system, section_map.section)
+    sequence, inner = _sequence_from(step, copies, start, params), _on_copies(step, copies)
+    return run_one_orbit(there, start, params, sequence, 1, method, inner, near, origin=guess)
 
 
 def _prepared(
@@ -214,25 +189,28 @@ def _prepared(
     return dataclasses.replace(step, system=system, section=section), section_map, checked
 
 
-def _on_copies(step: ReturnMap, there: OnSection) -> Integrators:
+def _on_copies(step: ReturnMap, copies: dict[int, str]) -> Integrators:
     """The map's integrator for the system on the section."""
-    return step.integrator_or(Integrator()).renamed(there.system.names, there.sources)
+    names, targets = step.system.names, [*(way.target for way in step.system.transitions), step.mode]
+    sources = (*names, *(targets[k] for k in copies))
+    return step.integrator_or(Integrator()).renamed((*names, *copies.values()), sources)
 
 
-def _sequence_from(there: OnSection, step: ReturnMap, x: State, params: Params) -> tuple[str, ...]:
+def _sequence_from(step: ReturnMap, copies: dict[int, str], x: State, params: Params) -> tuple[str, ...]:
     """The sequence of modes of the passes from a state; that of no jump where a pass fails."""
     once, system = dataclasses.replace(step, strides=1), step.system
-    t, sequence = jnp.zeros((), x.dtype), [there.home]
+    home = copies[len(system.transitions)]
+    t, sequence = jnp.zeros((), x.dtype), [home]
     for k in range(step.strides):
         passed = once(x, params, t, throw=False)
         assert isinstance(passed, Crossing)
         if not bool(passed.result == RESULTS.successful):
-            return (there.home,)
+            return (home,)
         taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]
-        sequence += [there.mode_entered(k, system.transitions[k].target) for k in taken]
+        sequence += [copies[k] if k in copies else system.transitions[k].target for k in taken]
         # A stroboscope may find the state in another mode, where the crossing is none.
         if k < step.strides - 1 and system.names[int(passed.mode)] == step.mode:
-            sequence.append(there.home)
+            sequence.append(home)
         t, x = t + passed.time, passed.x[: x.size]
     return tuple(sequence)
 
@@ -242,15 +220,15 @@ def _named(
 ) -> dict[tuple[str, ...], PeriodicOrbit]:
     """The periodic orbits at the fixed points, by their sequences of modes."""
     assert step.section is not None
-    there = on_section(step.system, step.section)
+    there, copies = on_section(step.system, step.section)
     groups: dict[tuple[str, ...], list[np.ndarray]] = {}
     for nodes in np.asarray(found.nodes):
-        sequence = _sequence_from(there, step, jnp.asarray(nodes[0]), params)
+        sequence = _sequence_from(step, copies, jnp.asarray(nodes[0]), params)
         groups.setdefault(sequence, []).append(nodes[0])
 
-    inner, orbits = _on_copies(step, there), {}
+    inner, orbits = _on_copies(step, copies), {}
     for sequence, guesses in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
-        batch = Batch(there.system, params, sequence, 1, method, inner)
+        batch = Batch(there, params, sequence, 1, method, inner)
         *_, fine = stage_limits(method, inner, guesses[0].dtype)
         solved = solve_batch(batch, jnp.stack(guesses), fine)
         good = np.flatnonzero(np.asarray(solved.result._value) == SUCCESSFUL)

@@ -27,6 +27,7 @@ from .._numerics.eager import short_run
 from .._numerics.elimination import solve_positive
 from .._numerics.linearize import with_columns
 from .._numerics.newton import DampedNewton, Evaluation, find_root, Root, RootFinder
+from .._numerics.trees import select
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
@@ -87,7 +88,7 @@ def find_root_by_stages(
         found = search(
             jnp.where(again, y0, y), tolerance, enough, first, jnp.where(idle, 0, jnp.asarray(max_iterations))
         )
-        kept = jax.tree.map(lambda old, new: jnp.where(idle, old, new), best, found)
+        kept = select(idle, best, found)
         ahead = jnp.where(idle, y, found.ahead)
         return (ahead, kept, iterations + found.iterations, ~again & (lost | ~found.converged & (tolerance > 0))), None
 

@@ -1,6 +1,5 @@
 """A result from the tree that `encode.py` describes."""
 
-import dataclasses
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from .._system.results import Code, RESULTS
 from .._system.system import HybridSystem
 from .._system.where import leaf_names
-from .encode import MissingFunction, PACKAGES
+from .encode import fields_of, MissingFunction, PACKAGES
 
 
 class Decoder:
@@ -93,13 +92,9 @@ class Decoder:
 
     def _object(self, name: str, fields: dict[str, Any]) -> Any:
         cls = self._named(name)
-        if isinstance(cls, type) and dataclasses.is_dataclass(cls):
-            expected = {field.name for field in dataclasses.fields(cls)}
-        elif isinstance(cls, type) and issubclass(cls, tuple):
-            expected = set(getattr(cls, "_fields", ()))
-        else:
+        if (known := fields_of(cls)) is None:
             raise ValueError(f"{self.path}: {name} is not a class of data.")
-        short = name.partition(":")[2]
+        expected, short = set(known), name.partition(":")[2]
         for missing, of, by in (
             (expected - set(fields), "the file", short),
             (set(fields) - expected, short, "the file"),

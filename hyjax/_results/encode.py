@@ -103,17 +103,10 @@ class Encoder:
             return {"dict": [[key, self.node(each, (*place, key))] for key, each in value.items()]}
         if isinstance(value, MissingFunction):
             return self._function(value)
-        if isinstance(value, tuple) and (fields := getattr(value, "_fields", ())) and (name := _named(type(value))):
-            return {
-                "object": name,
-                "fields": {each: self.node(getattr(value, each), (*place, each)) for each in fields},
-            }
-        if dataclasses.is_dataclass(value) and not isinstance(value, type) and (name := _named(type(value))):
-            fields = [field.name for field in dataclasses.fields(value)]
-            return {
-                "object": name,
-                "fields": {each: self.node(getattr(value, each), (*place, each)) for each in fields},
-            }
+        fields = fields_of(type(value))
+        if fields is not None and (name := _named(type(value))):
+            nodes = {each: self.node(getattr(value, each), (*place, each)) for each in fields}
+            return {"object": name, "fields": nodes}
         if name := _named(value) or _constant(value):
             return {"named": name}
         if callable(value) and place[-1:] and place[-1] in FUNCTIONS:
@@ -159,6 +152,13 @@ class Encoder:
         """Parameters of a user's class, by leaf; functions among them come from the example that `load` is given."""
         pairs = zip(leaf_names(params), jax.tree.leaves(params), strict=True)
         return {"params": [[name, self.node(leaf, (*place, name))] for name, leaf in pairs if eqx.is_array_like(leaf)]}
+
+
+def fields_of(cls: Any) -> tuple[str, ...] | None:
+    """The names of the fields of a dataclass or of a named tuple; `None` for what is neither."""
+    if isinstance(cls, type) and dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    return getattr(cls, "_fields", None) if isinstance(cls, type) and issubclass(cls, tuple) else None
 
 
 def _is_plain(value: Any) -> bool:

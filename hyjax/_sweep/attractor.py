@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrator
 from .._numerics.eager import compiles_fast
-from .._numerics.orthonormal import orthonormal
+from .._numerics.elimination import orthonormal
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_if_none

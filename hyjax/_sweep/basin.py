@@ -234,9 +234,7 @@ def _labelled(xarray, found, values, orbits, outcomes, chosen: ChosenMap, units:
         "result": (dims, found["result"].reshape(shape), code_attributes()),
         "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1), units_attribute(chosen.coordinates, units)),
     }
-    coords: dict[str, Any] = {
-        **{name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}
-    }
+    coords: dict[str, Any] = {name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}
     coords["coordinate"] = list(chosen.coordinates)
     found = xarray.Dataset(data, coords, {"parameters": str(named_leaves(chosen.params))} | chosen.described)
     return described(found, {name: in_words(name) for name in values})

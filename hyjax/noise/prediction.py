@@ -159,16 +159,16 @@ def predict(
             now = select(back, first_arc(flow, last.z, last.mode + half, last.t, _not_before(until, last.t)), now)
             at = jnp.where(back, last.mode, now.mode)
         # The flow of a leap is not looked at, and takes no step.
-        flown = flow_arc(flow, now, start, jnp.where(leap, now.t - 1, until), params, integrator)
-        t, z = select(leap, (now.t, now.z), (flown.end.t, flown.end.x))
-        taken = jnp.where(leap, at_once, flown.taken)
+        arrival, met = flow_arc(flow, now, start, jnp.where(leap, now.t - 1, until), params, integrator)
+        t, z = select(leap, (now.t, now.z), (arrival.t, arrival.x))
+        taken = jnp.where(leap, at_once, met)
         if tested:
             guards = guards_at(estimator, t, z, at)
             ahead, k = guards.approached()
             taken = jnp.where(taken >= 0, taken, flow.transition(at, k))
         z_after = flow.jump(t, z, jnp.maximum(taken, 0), params)
         target = flow.target(jnp.maximum(taken, 0))
-        after, row = leave_arc(flow, now, last.events >= max_jumps, flown, z_after)
+        after, row = leave_arc(flow, now, last.events >= max_jumps, arrival, met, z_after)
         after = select(leap, first_arc(flow, z_after, target, now.t, until), after)
         jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
         event = LastEvent(row.end, row.x_end, row.mode, row.transition, last.events + 1)

@@ -21,7 +21,7 @@ from .._flow.joint import joint_system, numbered, pushed
 from .._flow.jump import variation_of_jump
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._numerics.eager import long_run
-from .._numerics.orthonormal import orthonormal
+from .._numerics.elimination import orthonormal
 from .._numerics.trees import select
 from .._results.failure import raise_failure
 from .._results.shown import Shown

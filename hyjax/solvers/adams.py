@@ -89,11 +89,5 @@ class AdamsPECE(AbstractOneArraySolver):
         errors = (less / ends[1:])[:, None] * left[1:]
         order = next_order(errors, after, zero_scale(x), k, memory.known + 1, self.highest)
         f_after = field(t + h, after)
-        return Taken(
-            after,
-            f_after,
-            errors[k - 1],
-            moved(memory, h, remainders(terms, f_after), order),
-            jnp.array(True),
-            jnp.array(0),
-        )
+        memory = moved(memory, h, remainders(terms, f_after), order)
+        return after, f_after, errors[k - 1], memory, jnp.array(True), jnp.array(0)

@@ -100,4 +100,4 @@ class NDF(AbstractOneArraySolver):
         orders = np.arange(1, self.highest + 1)
         errors = (shares[orders] + kappas[orders] * alphas[orders])[:, None] * left[orders + 1]
         order = next_order(errors, after, unit, k, memory.known, self.highest)
-        return Taken(after, field(t + h, after), errors[k - 1], moved(memory, h, left, order), solved, iterations)
+        return after, field(t + h, after), errors[k - 1], moved(memory, h, left, order), solved, iterations

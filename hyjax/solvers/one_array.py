@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from .._numerics.trees import select
 from .._system.types import Count, Flag, Matrix, State, Time
 
 if TYPE_CHECKING:
@@ -36,16 +37,9 @@ class Work(NamedTuple):
     each_jacobians: int = 0
 
 
-class Taken(NamedTuple):
-    """A step: the state after it, the vector field there, the error estimate, the method's memory for the next step, whether the
-    equations of the step were solved, and in how many iterations of Newton's method."""
-
-    x: State
-    f: State
-    error: State
-    memory: Any
-    solved: Flag
-    iterations: Count
+# A step: the state after it, the vector field there, the error estimate, the method's memory for the next step, whether the
+# equations of the step were solved, and in how many iterations of Newton's method.
+Taken = tuple[State, State, State, Any, Flag, Count]
 
 
 class AbstractOneArraySolver(dfx.AbstractAdaptiveSolver):
@@ -87,13 +81,13 @@ class AbstractOneArraySolver(dfx.AbstractAdaptiveSolver):
         if made_jump is not False:
             again = field(t, x)
             first = again, self.start(field, t, x, again)
-            f, memory = jax.tree.map(lambda a, b: jnp.where(made_jump, a, b), first, solver_state)
+            f, memory = select(jnp.asarray(made_jump), first, solver_state)
         h = jnp.asarray(t1 - t0, x.dtype)
-        taken = self.take(field, t, x, f, h, memory)
-        dense = {"y0": y0, "y1": split(taken.x), "k0": split(h * f), "k1": split(h * taken.f)}
-        error = split(jnp.where(taken.solved, taken.error, jnp.inf))
-        result = dfx.RESULTS.where(taken.solved, dfx.RESULTS.successful, dfx.RESULTS.nonlinear_max_steps_reached)  # pyright: ignore
-        return dense["y1"], error, dense, (taken.f, taken.memory), result
+        after, f_after, error, memory, solved, _ = self.take(field, t, x, f, h, memory)
+        dense = {"y0": y0, "y1": split(after), "k0": split(h * f), "k1": split(h * f_after)}
+        error = split(jnp.where(solved, error, jnp.inf))
+        result = dfx.RESULTS.where(solved, dfx.RESULTS.successful, dfx.RESULTS.nonlinear_max_steps_reached)  # pyright: ignore
+        return dense["y1"], error, dense, (f_after, memory), result
 
 
 def linearized(field: Field, t: Time, x: State) -> tuple[Matrix, State]:

@@ -89,4 +89,4 @@ class Radau5(AbstractOneArraySolver):
         known = GAMMA * (companion @ z)
         error = divide(h * GAMMA * f + known)
         error = divide(h * GAMMA * field(t, x + error) + known)
-        return Taken(after, field(t + h, after), error, None, solved, iterations)
+        return after, field(t + h, after), error, None, solved, iterations

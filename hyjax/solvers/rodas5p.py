@@ -103,7 +103,7 @@ class Rodas5P(AbstractOneArraySolver):
         each = (np.arange(1, len(TIMES)), times[1:], drifts[1:], weights[1:-1], coupling[1:])
         stages, _ = jax.lax.scan(stage, stages, each)
         after = x + weights[-1] @ stages
-        return Taken(after, field(t + h, after), stages[-1], None, jnp.array(True), jnp.array(0))
+        return after, field(t + h, after), stages[-1], None, jnp.array(True), jnp.array(0)
 
 
 def _rows(ragged) -> np.ndarray:

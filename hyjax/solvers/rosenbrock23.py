@@ -63,4 +63,4 @@ class Rosenbrock23(AbstractOneArraySolver):
         after = x + h * k2
         f_after = field(t + h, after)
         k3 = divide(f_after - E32 * (k2 - middle) - 2 * (k1 - f) + h * D * drift)
-        return Taken(after, f_after, h / 6 * (k1 - 2 * k2 + k3), None, jnp.array(True), jnp.array(0))
+        return after, f_after, h / 6 * (k1 - 2 * k2 + k3), None, jnp.array(True), jnp.array(0)

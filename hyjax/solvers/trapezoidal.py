@@ -72,4 +72,4 @@ class Trapezoidal(AbstractOneArraySolver):
         raw = h**3 / 6 * (difference - before) / (span + h)
         jacobian, _ = linearized(field, t + h, after)
         error = solver(jnp.eye(x.size, dtype=x.dtype) - half * jacobian)(raw)
-        return Taken(after, f_after, error, (difference, h), solved, iterations)
+        return after, f_after, error, (difference, h), solved, iterations

@@ -86,10 +86,10 @@ def study_run(
 
     def one(carry):
         now, seen, jumps = carry
-        flown = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, seen))
-        z_after = automaton.jump(flown.end.t, flown.end.x, jnp.maximum(flown.taken, 0), params)
-        after, row = leave_arc(automaton, now, jumps >= max_jumps, flown, z_after)
-        return after, flown.end.seen, jumps + row.jumped.astype(jumps.dtype)
+        end, taken = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, seen))
+        z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+        after, row = leave_arc(automaton, now, jumps >= max_jumps, end, taken, z_after)
+        return after, end.seen, jumps + row.jumped.astype(jumps.dtype)
 
     none = jnp.zeros((), z0.dtype)
     tally = {"steps_tried": zero, "steps_taken": zero, "evaluations": none, "jacobians": none}
@@ -118,14 +118,14 @@ def sampling(times: Float[Array, " times"], seen: tuple[Array, Array, Tally]) ->
             k, samples = carry
             # A steep flow may be far beyond its surface within the rounding of the time.
             h = jnp.minimum(times[k] - point.t, attempt.dt)
-            there = course.step(point.t, x, f, h, point.memory).x
+            _, there, *_ = course.step(point.t, x, f, h, point.memory)
             # At the start of an arc, or in the rounding between an event and the last step before it, there is no step to take.
             return k + 1, samples.at[k].set(jnp.where(h > 0, there, x))
 
         filled, samples = jax.lax.while_loop(within, sample, (filled, samples))
         return samples, filled, tallied(tally, course.step.work, took, attempt.iterations)
 
-    return Watch(update, seen)
+    return update, seen
 
 
 def tallied(tally: Tally, work: Work | None, took: Flag, iterations: Count) -> Tally:

@@ -108,8 +108,10 @@ def test_multistep_formulas_are_exact_for_polynomials(solver):
         polynomial = lambda s: ((s + 11) / LENGTH) ** degree
         field = lambda s, x: jax.jvp(polynomial, (s,), (jnp.ones_like(s),))[1][None]
         now = jnp.zeros(())
-        taken = solver.take(field, now, polynomial(now)[None], field(now, None), jnp.array(H), history)
-        return taken.x[0], taken.error[0], taken.solved
+        x, _, error, _, solved, _ = solver.take(
+            field, now, polynomial(now)[None], field(now, None), jnp.array(H), history
+        )
+        return x[0], error[0], solved
 
     orders, degrees = np.arange(1, solver.highest + 1), np.arange(1, solver.highest + 3)
     grid = np.meshgrid(orders, degrees, indexing="ij")
