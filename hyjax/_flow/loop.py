@@ -373,11 +373,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: GuardValues, v
         before=select(take, GuardValues(-attempt.dt, last.g, last.r), now.before),
         last=point,
         dt=stop_gradient(
-            jnp.where(
-                take,
-                jnp.minimum(onwards, course.left(point)),
-                jnp.where(rejected, shorter, verdict.dt),
-            )
+            jnp.where(take, jnp.minimum(onwards, course.left(point)), jnp.where(rejected, shorter, verdict.dt))
         ),
         h=h,
         control=control,

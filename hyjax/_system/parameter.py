@@ -33,11 +33,7 @@ def parameter(
     """
     slider = {"range": range} if range else {}
     given = {} if default is dataclasses.MISSING else {"default": default}
-    return eqx.field(
-        converter=_floating,
-        metadata={"unit": unit, "meaning": meaning} | given | slider,
-        **given,
-    )
+    return eqx.field(converter=_floating, metadata={"unit": unit, "meaning": meaning} | given | slider, **given)
 
 
 def _floating(value) -> Any:
