@@ -1,7 +1,7 @@
 """How long does a fresh process compute before its first result?
 
 CPU seconds of a process that imports hyjax, computes one result of the simplest walker and ends: `cold` without a cache of
-compiled programs, `warm` with the cache that such a process has filled (see `hj.fast.enable_cache`). An error stands beside each
+compiled programs, `warm` with the cache that such a process has filled (see `hj.enable_cache`). An error stands beside each
 number that is known. Beside them the import alone, and one flow of the same vector field to the same guard by diffrax alone, to
 tolerances of 1e-12.
 
@@ -24,7 +24,7 @@ jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp
 import hyjax as hj
 if os.environ["FIRST_RESULT_CACHE"]:
-    hj.fast.enable_cache(os.environ["FIRST_RESULT_CACHE"])
+    hj.enable_cache(os.environ["FIRST_RESULT_CACHE"])
 from hyjax.models import simplest_walker as walker
 params = walker.Params()
 x0 = jnp.array([0.20031090054424709, -0.19983247300495235, 0.40062180108849418, -0.015822999948309382])

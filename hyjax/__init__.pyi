@@ -22,6 +22,7 @@ from ._flow.jump import saltation_matrix as saltation_matrix
 from ._flow.simulate import simulate as simulate
 from ._flow.trajectory import Trajectory as Trajectory
 from ._numerics import fast as fast
+from ._numerics.compilation_cache import enable_cache as enable_cache
 from ._optimize import objectives as objectives
 from ._optimize.constraint import Constraint as Constraint
 from ._optimize.follow_optimum import follow_optimum as follow_optimum
@@ -35,9 +36,8 @@ from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShootin
 from ._results.save import load as load, provenance as provenance, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
-from ._sweep.store import open_sweep as open_sweep, StoreError as StoreError
+from ._sweep.store import open_sweep as open_sweep, SweepError as SweepError
 from ._sweep.sweep import sweep as sweep
-from ._sweep.workers import ExecutorError as ExecutorError
 from ._system.parameter import parameter as parameter
 from ._system.results import RESULTS as RESULTS, SolveError as SolveError
 from ._system.section import Section as Section, Stroboscope as Stroboscope

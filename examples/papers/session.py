@@ -21,7 +21,7 @@ jax.config.update("jax_enable_x64", True)
 def options(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
     """The options of a script, by default those of its command line. Compiled programs are kept on disk for the next run."""
     given = parser.parse_args(arguments)
-    hj.fast.enable_cache()
+    hj.enable_cache()
     return given
 
 

@@ -21,7 +21,7 @@ def enable_cache(directory: str | Path | None = None) -> Path:
     **Example:**
 
     >>> import tempfile
-    >>> directory = hj.fast.enable_cache(tempfile.mkdtemp())
+    >>> directory = hj.enable_cache(tempfile.mkdtemp())
     >>> directory.is_dir()
     True
 

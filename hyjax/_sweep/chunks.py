@@ -29,7 +29,7 @@ from .store import (
     NOT_AS_WRITTEN,
     require_same,
     Store,
-    StoreError,
+    SweepError,
 )
 from .workers import device_kind, Workers
 
@@ -193,7 +193,7 @@ def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":
     if not path.exists():
         _create(sweep, path)
     elif not resume:
-        raise StoreError(f"{path}: the path exists already. Resume the store, or write to another path.")
+        raise SweepError(f"{path}: the path exists already. Resume the store, or write to another path.")
     stored = attributes_of(path)
     store = Store(path)
     # The kind of the workers' devices is known with their first result.

@@ -28,6 +28,7 @@ import numpy as np
 
 from .._results.installed import needed, version
 from .._results.working import working
+from .store import SweepError
 
 # Packages on which the results, or the unpacking of what is sent, depend.
 PACKAGES = ("jax", "jaxlib", "equinox", "diffrax", "optimistix", "lineax", "numpy", "cloudpickle")
@@ -132,31 +133,6 @@ def _share_cache(sent: dict[str, Any]) -> None:
 AHEAD, UNKNOWN, ASKED_AGAIN = 2, 256, 10
 
 
-class ExecutorError(RuntimeError):
-    """A worker of an `executor` failed, was lost for good, or computes on another kind of device; the message names the chunk.
-
-    Results of finished chunks that are in a store are kept.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> from concurrent.futures import Executor, Future
-    >>> class Broken(Executor):
-    ...     def submit(self, function, *arguments):
-    ...         future = Future()
-    ...         future.set_exception(OSError("the machine is gone"))
-    ...         return future
-    ...
-    >>> try:
-    ...     hj.sweep(orbit, where=lambda p: p.slope, values=[0.2, 0.25], executor=Broken(), progress=False)
-    ... except hj.ExecutorError as error:
-    ...     print(type(error).__name__)
-    ExecutorError
-    """
-
-
 def threads_here() -> int:
     """The number of threads to call compiled programs from: a CPU device runs as many at once as it has cores."""
     if jax.default_backend() != "cpu":
@@ -186,7 +162,7 @@ class Workers:
                 self.program.compile()
 
     def call(self, function: Callable, *arguments: Any, what: str) -> tuple[Any, str]:
-        """The result of one call, and the kind of the device. `ValueError` as in this process; `ExecutorError` for any other
+        """The result of one call, and the kind of the device. `ValueError` as in this process; `SweepError` for any other
         failure of a worker."""
         if self.executor is None:
             return function(self.program, *arguments), device_kind()
@@ -209,7 +185,7 @@ class Workers:
         """The number of each chunk with `function(program, *chunk)`, in the order in which results arrive.
 
         Chunks are taken only as workers need them. **Arguments:** `named`: the name of a chunk, and `remedy`: what to do, for
-        the message of an `ExecutorError`. `device`: the kind of device on which all are to be computed, by default that of the
+        the message of a `SweepError`. `device`: the kind of device on which all are to be computed, by default that of the
         first result.
         """
         if self.executor is None:
@@ -229,7 +205,7 @@ class Workers:
             except Exception as error:
                 raise _failed(named(i), error, remedy) from error
             if by != (device := by if device is None else device):
-                raise ExecutorError(
+                raise SweepError(
                     f"{named(i)} was computed on another kind of device, {by!r}, than the others, {device!r}. Give an executor "
                     f"whose workers have the same kind of device.{remedy and ' ' + remedy}"
                 )
@@ -291,9 +267,9 @@ def _in_turn(
             future.cancel()
 
 
-def _failed(what: str, error: Exception, remedy: str) -> ExecutorError:
+def _failed(what: str, error: Exception, remedy: str) -> SweepError:
     said = f"{type(error).__name__}: {error}".rstrip().rstrip(".")
-    return ExecutorError(f"{what}: the workers of the executor did not compute it ({said}).{remedy and ' ' + remedy}")
+    return SweepError(f"{what}: the workers of the executor did not compute it ({said}).{remedy and ' ' + remedy}")
 
 
 def require_usable(executor: object) -> None:

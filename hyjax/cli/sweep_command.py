@@ -92,7 +92,7 @@ def sweep(
 
     import numpy as np
 
-    from .._sweep.store import StoreError
+    from .._sweep.store import SweepError
     from .._sweep.sweep import sweep as run
     from .._system.results import code_of
 
@@ -107,7 +107,7 @@ def sweep(
                 solve=solved, out=out, resume=resume, integrator=integrator, chunk=chunk, executor=executor,
                 units=units, throw=False,
             )  # fmt: skip
-    except StoreError as error:
+    except SweepError as error:
         raise NotFound(str(error)) from None
     found = found.load()
     counts = count_results(found)

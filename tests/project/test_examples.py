@@ -57,7 +57,7 @@ def quiet(tmp_path, monkeypatch):
 
     plt.close("all")
     if jax.config.jax_compilation_cache_dir != cache:
-        hj.fast.enable_cache(cache)
+        hj.enable_cache(cache)
 
 
 def names_only(statement: doctest.Example) -> bool:

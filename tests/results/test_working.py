@@ -109,7 +109,7 @@ def test_a_stored_search_says_what_it_does(tmp_path):
 CACHED = """
 import jax, jax.numpy as jnp, hyjax as hj
 jax.jit(lambda x: x + 1)(1.0)
-print(hj.fast.enable_cache({directory}))
+print(hj.enable_cache({directory}))
 jax.jit(lambda x: jnp.sin(x) + 1)(1.0).block_until_ready()
 """
 
