@@ -32,6 +32,7 @@ from .._orbit.chain import Chain
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
+from .._results.shown import Shown
 from .._system.results import code_of
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Scalar
@@ -50,7 +51,7 @@ BRIEF = 1e-3
 TANGENT = 1e-8
 
 
-class Touch(eqx.Module):
+class Touch(Shown):
     """The guard that a grazing orbit touches, and the arc in which it does.
 
     **Attributes:** `arc`: index of the arc, counted over all strides. `transition`: index of the guard's transition. `taken`:

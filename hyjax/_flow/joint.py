@@ -116,6 +116,6 @@ def retimed(system: HybridSystem) -> HybridSystem:
     return joint_system(system, flow, None, lambda mode: mode.coordinates)
 
 
-def _retimed(vector_field: VectorField, s: Time, x: State, along: tuple[Params, Time, Scalar]) -> State:
+def _retimed(vector_field: VectorField, s: Time, x: State, along: tuple[Params, Time | float, Scalar | float]) -> State:
     params, start, pace = along
     return pace * vector_field(start + s * pace, x, params)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-class Arc(eqx.Module):
+class Arc(Shown):
     """States sampled along one arc, the flow between two jumps.
 
     **Attributes:** `mode`: name of its mode. `t`: times, shape `(n,)`, from the arc's start to its end, both included, on the
@@ -46,7 +46,7 @@ class Arc(eqx.Module):
     x: Float[Array, "n dimension"]
 
 
-class Samples(eqx.Module):
+class Samples(Shown):
     """States of a trajectory at the times given by `simulate(times=...)`.
 
     **Attributes:** `t`: shape `(times,)`. `x`: shape `(times, size)`, padded with zeros to the largest dimension; at the time of
@@ -95,7 +95,7 @@ def samples_at(automaton: Automaton, arcs: tuple, times: Array, params: Params, 
     return Samples(times, x, mode)
 
 
-class Event(eqx.Module):
+class Event(Shown):
     """A jump of a trajectory.
 
     **Attributes:** `t`: its time. `before`, `after`: the states before and after the jump, of the dimensions of the modes

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.trees import select
+from .._results.shown import Shown
 from .._system.results import choose, code_of, RESULTS
 from .._system.types import Flag
 from .newton_steps import (
@@ -94,7 +95,7 @@ class InteriorPoint(eqx.Module):
             raise ValueError(f"InteriorPoint: accept={self.accept} and barrier={self.barrier} must be positive.")
 
 
-class SearchHistory(eqx.Module):
+class SearchHistory(Shown):
     """Every evaluation of a minimization, in order; beyond `iterations` zeros.
 
     **Attributes:** `objective`: of the trial, shape `(iterations,)`. `violation`: its largest violation of a constraint. `step`:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,7 @@ from .nonlinear_program import largest, NonlinearProgram
 from .orbit_program import OrbitProgram
 
 
-class Starts(eqx.Module):
+class Starts(Shown):
     """What the starts led to, each in one row, the best first by number `OptimizedOrbit.best`.
 
     **Attributes:** `values`: of the objective, shape `(starts,)`. `unknowns`: the parameters, in their units, `(starts, n)`.

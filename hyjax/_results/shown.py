@@ -2,6 +2,7 @@
 
 import html
 import numbers
+import re
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import jax.core
 import numpy as np
 from jaxtyping import PyTree
 
+from .._system.results import Code
 from .table import Table
 
 if TYPE_CHECKING:
@@ -24,9 +26,7 @@ class Shown(eqx.Module):
     """
 
     def _tables(self) -> tuple[Table, ...]:
-        text = lambda value: str(np.asarray(value) if isinstance(value, jax.Array) else value).replace("\n", "")
-        rows = [(name, text(value)) for name, value in vars(self).items()]
-        return (Table(type(self).__name__, rows),)
+        return (Table(type(self).__name__, [(name, _in_short(value)) for name, value in vars(self).items()]),)
 
     def __str__(self) -> str:
         return "\n".join(table.text() for table in self._tables()) if _is_concrete(self) else eqx.tree_pformat(self)
@@ -45,6 +45,18 @@ class Shown(eqx.Module):
         if not _is_concrete(self):
             return f"<pre>{html.escape(repr(self))}</pre>"
         return "".join(table.html() for table in self._tables())
+
+
+def _in_short(value: PyTree) -> str:
+    """The value on one line: of a long array its ends, of a result or a function its name."""
+    if isinstance(value, jax.Array | np.ndarray):
+        text = np.array2string(np.asarray(value), threshold=12, edgeitems=2, separator=", ")
+        shape = f", shape {value.shape}" if value.size > 12 else ""
+        return re.sub(r"\[ ", "[", re.sub(r"\s+", " ", text).replace(" ,", ",").replace(" ]", "]")) + shape
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_in_short, value))})"
+    simple = value is None or isinstance(value, numbers.Number | np.generic | str | Code)
+    return str(value) if simple else getattr(value, "__name__", type(value).__name__)
 
 
 def _is_concrete(result: eqx.Module) -> bool:

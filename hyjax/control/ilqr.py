@@ -47,7 +47,7 @@ from .rollout import (
 )
 
 
-class IlqrHistory(eqx.Module):
+class IlqrHistory(Shown):
     """The iterations of hybrid iLQR; row 0 is the initial guess, and rows beyond the last iteration are NaN or -1.
 
     **Attributes:** `cost`: shape `(rows,)`. `decrement`: $-\\mathrm dJ/\\mathrm d\\alpha$ along the full step of the model,

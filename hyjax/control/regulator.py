@@ -2,7 +2,6 @@ r"""The linear-quadratic regulator along a trajectory or a periodic orbit, throu
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float, Int
 
@@ -12,6 +11,7 @@ from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
+from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Mode
 from .._system.types import Matrix, State, Time
@@ -24,7 +24,7 @@ from .tracking import Tracking, tracking
 Index = Int[Array, ""]
 
 
-class Regulator(eqx.Module):
+class Regulator(Shown):
     r"""The feedback $u = -K(t)\,(x - x_\ast(t))$, $K = R^{-1}B^\top P$, of a reference $x_\ast$, from `regulator`.
 
     **Attributes:** `cost`: $P$ at the start, shape `(size, size)`, padded with zeros. `multipliers`: of the closed loop once

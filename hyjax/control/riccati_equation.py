@@ -36,6 +36,7 @@ from .._numerics.semidefinite import check_covariance, pack, packed_size, unpack
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
+from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Matrix, Params, State, Time
@@ -209,7 +210,7 @@ def backward(maps: Maps, reference: Reference, terminal: Matrix) -> CostsToGo:
     return jax.lax.scan(arc, terminal, rows, reverse=True)[1]
 
 
-class RiccatiSolution(eqx.Module):
+class RiccatiSolution(Shown):
     r"""The cost-to-go $\delta x^\top P(t)\,\delta x$ of the deviation from a reference, from `riccati`.
 
     Matrices have a row and a column for each coordinate, padded with zeros to the largest dimension, `size`, as states of

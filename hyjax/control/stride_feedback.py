@@ -25,7 +25,7 @@ from .._system.types import Matrix, Params, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 
 
-class ClosedLoop(eqx.Module):
+class ClosedLoop(Shown):
     """Strides of a system with or without feedback.
 
     **Attributes:** `x`: states at the starts of the strides, and after the last, shape `(strides + 1, n)`. `controls`: the

@@ -20,6 +20,7 @@ from .._flow.simulate import run_simulation
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._orbit.stride_derivatives import leaf_values
+from .._results.shown import Shown
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Reset
 from .._system.types import State, Time
@@ -30,7 +31,7 @@ from .tracker import Place, Tracker
 FOLLOWING = ("reference_arc", "reference_shift", "cost")
 
 
-class Tracking(eqx.Module):
+class Tracking(Shown):
     r"""A solution of the closed loop, from `Regulator.simulate`.
 
     **Attributes:** `trajectory`: that of the closed loop, whose states have three more coordinates, after those of their mode:

@@ -2,7 +2,6 @@ r"""The covariance of the state along a trajectory through events."""
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -15,6 +14,7 @@ from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._numerics.semidefinite import check_covariance, unit_of
 from .._results.registry import draw
+from .._results.shown import Shown
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
@@ -23,7 +23,7 @@ from .covariance_system import covariance_system, JointParams, layout_of
 from .noise import Noise, place_noise, PlacedNoise, value_at
 
 
-class Covariance(eqx.Module):
+class Covariance(Shown):
     r"""A trajectory and the covariance $\Sigma(t)$ of the states about it, from `covariance`.
 
     The arrays have a row and a column for each coordinate, padded with zeros to the largest dimension, `size`, and NaN in unused

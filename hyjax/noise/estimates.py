@@ -10,12 +10,13 @@ from jaxtyping import Array, Float, Int
 
 from .._numerics.semidefinite import solve_semidefinite
 from .._results.registry import draw
+from .._results.shown import Shown
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, State
 
 
-class Estimates(eqx.Module):
+class Estimates(Shown):
     """Gaussian estimates of the state at the times of measurements.
 
     States are padded with zeros to the largest dimension of a mode, `size`, and covariances likewise.
@@ -67,7 +68,7 @@ class Estimates(eqx.Module):
         return draw(self, measurements)
 
 
-class Filtered(eqx.Module):
+class Filtered(Shown):
     r"""Estimates of a Kalman filter, from `kalman_filter`.
 
     **Attributes:** `times`: shape `(times,)`. `means`, `covariances`, `modes`: those after each measurement, as in `Estimates`.

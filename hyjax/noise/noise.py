@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.semidefinite import check_covariance
+from .._results.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
 
@@ -20,7 +21,7 @@ Variance = float | Array | np.ndarray | Callable[[Time, State, Params], Scalar]
 Intensity = Array | np.ndarray | Callable[[Time, State, Params], Matrix]
 
 
-class Noise(eqx.Module):
+class Noise(Shown):
     r"""White noise of a hybrid system: of its flow, of the levels of its guards, of its resets; all independent.
 
     $$dx = f\,dt + d\beta, \quad \operatorname{E} d\beta\,d\beta^\top = W dt; \qquad g(t, x) + w = 0, \quad

@@ -3,7 +3,6 @@ r"""The smoother of Rauch, Tung and Striebel, back through events."""
 import dataclasses
 from collections.abc import Mapping
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +11,12 @@ from jaxtyping import Array, Float
 from .._numerics.eager import long_run
 from .._numerics.semidefinite import solve_semidefinite
 from .._results.registry import draw
+from .._results.shown import Shown
 from .._system.types import Matrix, State
 from .estimates import Estimates, Filtered
 
 
-class Smoothed(eqx.Module):
+class Smoothed(Shown):
     """Estimates of the states given all measurements, from `rts_smoother`.
 
     **Attributes:** `estimates`: at the times of the measurements, in the modes in which the measurements were understood (those

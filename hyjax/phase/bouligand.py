@@ -14,11 +14,12 @@ from jaxtyping import Array, Float, Int
 
 from .._flow.check import check_params, check_state
 from .._flow.jump import reset, saltation_matrix
+from .._results.shown import Shown
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
 
 
-class BouligandDerivative(eqx.Module):
+class BouligandDerivative(Shown):
     r"""The Bouligand derivative $v \mapsto B(v)$: from a variation before the events to one after them, both at fixed time.
 
     **Attributes:** `orders`: the possible orders of the events, as indices of transitions. `matrices`: shape

@@ -2,7 +2,6 @@ r"""Entrainment of a hybrid limit cycle by a weak periodic push: the Arnold tong
 
 from collections.abc import Callable, Mapping
 
-import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Float
 from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import draw
+from .._results.shown import Shown
 from .._results.working import warn
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
@@ -20,7 +20,7 @@ from .phase_response import PhaseResponse
 Push = Callable[[Scalar, State, Params], State]
 
 
-class Entrainment(eqx.Module):
+class Entrainment(Shown):
     r"""The averaged phase equation of a periodic orbit under a weak periodic push, from `entrainment`.
 
     **Attributes:** `lags`: equidistant phase differences $\psi$ in [0, 1), in cycles, shape `(lags,)`. `interaction`:

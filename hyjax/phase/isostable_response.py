@@ -11,13 +11,14 @@ from .._orbit.multipliers import eigenvectors
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import draw
+from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix
 from .phase_response import largest, masked
 from .transport import along, check_orbit, rates, ResponseArc, Transport, transported, without_age
 
 
-class IsostableResponse(eqx.Module):
+class IsostableResponse(Shown):
     r"""The isostable response along a periodic orbit, from `isostable_response`.
 
     **Attributes:** `arcs`: for each arc of the orbit, in order, a `ResponseArc`, whose `z` is the response $I$, complex.

@@ -9,6 +9,7 @@ from .._numerics.elimination import solve
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import draw
+from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix, Scalar
 from .transport import (
@@ -23,7 +24,7 @@ from .transport import (
 )
 
 
-class PhaseResponse(eqx.Module):
+class PhaseResponse(Shown):
     r"""The phase response $Z$ along a periodic orbit, from `phase_response`.
 
     **Attributes:** `arcs`: for each arc of the orbit, in order, a `ResponseArc` with times `t`, states `x`, responses `z` and

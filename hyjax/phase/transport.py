@@ -26,11 +26,12 @@ from .._numerics.eager import long_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import depends_on_time, Problem
 from .._orbit.stride_derivatives import require_one
+from .._results.shown import Shown
 from .._system.types import Matrix, State, Time
 from ..noise.age import takes_age, with_age
 
 
-class ResponseArc(eqx.Module):
+class ResponseArc(Shown):
     r"""The response along one arc of an orbit, from the state just after a jump to the state just before the next, both included.
 
     **Attributes:** `mode`: its name. `t`: times since the orbit's start, shape `(n,)`, at the Chebyshev points of the arc. `x`:

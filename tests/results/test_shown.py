@@ -42,6 +42,19 @@ def test_a_stride_shows_its_values(orbit):
     assert "f64[" in seen[0]
 
 
+def test_rows_of_results_show_their_values(orbit):
+    """Events, arcs and samples; of an array of more than twelve numbers its ends and its shape."""
+    run = hj.simulate(wheel.system, orbit.x, orbit.params, mode="stance", t1=3.0, times=jnp.linspace(0.0, 3.0, 30))
+    event, samples, (arc,) = repr(run.events[0]), repr(run.samples), orbit.sample(3)
+    assert (
+        re.search(r"t +2\.31001486", event)
+        and re.search(r"source +stance", event)
+        and "[0.52359878, 0.69051169]" in event
+    )
+    assert re.search(r"t +\[0\., 0\.10344828, \.\.\., 2\.89655172, 3\.\], shape \(30,\)", samples)
+    assert re.search(r"mode +stance", repr(arc)) and "f64[" not in event + samples + repr(arc)
+
+
 def test_an_orbit_in_a_notebook_is_the_same_table_with_units(orbit):
     rows, lines = cells(orbit._repr_html_()), str(orbit).splitlines()[1:]
     assert [" ".join(" ".join(row[:2]).split()) for row in rows] == [" ".join(line.split()) for line in lines]
