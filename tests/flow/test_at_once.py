@@ -293,7 +293,7 @@ def test_covariance_through_a_mode_of_no_duration():
     ran = hj.simulate(CHAIN, x0, None, mode="run", t1=1.5, max_jumps=3, integrator=ROLLED)
     run = found.trajectory
     assert run.system.modes["run"].dimension == 2 and np.array_equal(run.at_once, ran.at_once)
-    for name in ("x", "x_starts", "x_ends", "ends", "guard_rates"):
+    for name in ("x", "x_starts", "x_ends", "end_times", "guard_rates"):
         assert_allclose(getattr(run, name), getattr(ran, name), rtol=1e-9, atol=1e-12, err_msg=name)
 
 

@@ -34,7 +34,9 @@ def compared(seed: int, lanes: int) -> tuple[int, list[str]]:
     *params, x = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, float) for leaf in leaves]), *drawn)
     system = fuzz.hybrid_system(shape)
     simulate = jax.jit(
-        jax.vmap(lambda x, params: hj.simulate(system, x, params, mode="m0", t1=fuzz.END, max_jumps=fuzz.JUMPS))
+        jax.vmap(
+            lambda x, params: hj.simulate(system, x, params, mode="m0", t1=fuzz.END, max_jumps=fuzz.JUMPS, throw=False)
+        )
     )
     walks = jax.device_get(simulate(x, tuple(params)))
     count, wrong = 0, []
@@ -119,7 +121,7 @@ PRECISE = 1e-12
 def family_runs(name, x, params):
     family = families.FAMILIES[name]
     run = lambda x, p: hj.simulate(
-        family.system, x, p, mode=family.mode, t1=family.end, max_jumps=family.max_jumps, integrator=ROLLED
+        family.system, x, p, mode=family.mode, t1=family.end, max_jumps=family.max_jumps, integrator=ROLLED, throw=False
     )
     return jax.vmap(run)(x, params)
 
@@ -185,7 +187,9 @@ def pair_runs(x, params):
     family = families.PAIR
 
     def end(x, p):
-        run = hj.simulate(family.system, x, p, mode="on", t1=family.end, max_jumps=family.max_jumps, integrator=ROLLED)
+        run = hj.simulate(
+            family.system, x, p, mode="on", t1=family.end, max_jumps=family.max_jumps, integrator=ROLLED, throw=False
+        )
         return run.x, run.result
 
     return jax.vmap(lambda x, p: (end(x, p), jax.jacfwd(lambda x: end(x, p)[0])(x)))(x, params)

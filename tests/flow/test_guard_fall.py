@@ -95,7 +95,7 @@ def above(field, offset=0.0):
     land = hj.Transition("fall", "rest", lambda t, x, p: x[0] - offset, lambda t, x, p: x)
     system = hj.HybridSystem(modes, (land,))
     return lambda x, p, **options: hj.flow_to_guard(
-        system, "fall", 0.0, x, p, integrator=hj.Integrator(max_time=10.0, unroll=False, **options)
+        system, "fall", 0.0, x, p, integrator=hj.Integrator(max_time=10.0, unroll=False, **options), throw=False
     )
 
 

@@ -19,7 +19,15 @@ def drop(q, record, end=2.0, most=40, integrator=ROLLED):
     params = bouncing_ball.Params(restitution=q[0], gravity=q[1])
     x0 = jnp.stack([q[2], jnp.zeros(())])
     return hj.simulate(
-        bouncing_ball.system, x0, params, mode="flight", t1=end, max_jumps=most, record=record, integrator=integrator
+        bouncing_ball.system,
+        x0,
+        params,
+        mode="flight",
+        t1=end,
+        max_jumps=most,
+        record=record,
+        integrator=integrator,
+        throw=False,
     )
 
 
