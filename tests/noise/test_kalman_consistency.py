@@ -55,6 +55,7 @@ def test_consistency_on_the_bouncing_ball(saltation, mode_test):
             bouncing_ball.system, jnp.array([5.0, 0.0]), 0.1 * jnp.eye(2), bouncing_ball.Params(restitution=0.7),
             mode="flight", times=times, measurements=y, observe=lambda t, x, p: x, measurement_noise=0.025 * jnp.eye(2),
             noise=hj.noise.Noise(flow=intensity * jnp.eye(2)), integrator=COARSE, saltation=saltation, mode_test=mode_test,
+            throw=False,
         )  # fmt: skip
         return filtered
 
