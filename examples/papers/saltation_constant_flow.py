@@ -66,7 +66,7 @@ def constant_flow_table(found: ConstantFlow) -> Table:
 
 def draw_constant_flow(found: ConstantFlow, ax: "matplotlib.axes.Axes") -> None:
     """The sampled states at the first and at the last instant, with ellipses of two standard deviations."""
-    from hyjax.plot.covariance_figure import draw_ellipse
+    from hyjax.plot.estimates_figure import draw_ellipse
     from hyjax.plot.figure import COLOURS, GREY, INK
 
     for states in (found.starts, found.ends):

@@ -97,7 +97,7 @@ def drops_table(drops: tuple[Drop, ...]) -> Table:
 
 def draw_drops(drops: tuple[Drop, ...], axes: "Sequence[matplotlib.axes.Axes]") -> None:
     """The balls at the first and at the last instant, with ellipses of two standard deviations."""
-    from hyjax.plot.covariance_figure import draw_ellipse
+    from hyjax.plot.estimates_figure import draw_ellipse
     from hyjax.plot.figure import COLOURS, GREY, INK
 
     for ax, drop in zip(axes, drops, strict=True):
