@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
-from .._numerics.trees import batched_like
+from .._numerics.trees import batched_like, MOST_PARTS
 from .._system.types import Flag, Scalar, State, Time
 
 # A PyTree of arrays, such as (t, x). A field maps a point to its rate along the flow.
@@ -55,7 +55,7 @@ def _taylor(tau: Scalar, x: Array, first: Array, second: Array) -> Array:
     The coordinates of a state one by one: in a batch, XLA evaluates the whole in the order of the result in memory, lane by lane,
     without vectors, which takes a thirtieth of a stride's time.
     """
-    if x.ndim == 1:
+    if x.ndim == 1 and x.size <= MOST_PARTS:
         return jnp.stack([_taylor(tau, *each) for each in zip(x, first, second, strict=True)])
     return x + tau * (first + tau / 2 * second)
 

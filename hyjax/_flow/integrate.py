@@ -16,7 +16,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
 from .._numerics.linearize import linearizable
-from .._numerics.trees import without_tangents
+from .._numerics.trees import whole, without_tangents
 from .._system.results import choose, RESULTS
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import close_in_time, onto_surface, reach_surface, straight_line, stretches, TOUCH
@@ -117,7 +117,7 @@ def integrate(
         )
         last, end = progress.last, without_tangents(progress.end)
         aux = end, progress.g_max, last.r, progress.steps, progress.seen, progress.taken
-        point = last.t, jnp.stack(last.x), jnp.stack(last.f)
+        point = last.t, whole(last.x), whole(last.f)
         return point if again else last_stretch(inputs, *point, end), aux
 
     inputs = (field, surfaces, t0, x0, t1, args)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PyTree
 
-from .._numerics.trees import select, without_tangents
+from .._numerics.trees import Parts, parts_of, select, whole, without_tangents
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import (
     Bracket,
@@ -59,7 +59,7 @@ def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, short_step: flo
 
 def _met(course: Course, last: Point, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
     """`met_at_end` for a flow that ends at the end time."""
-    surfaces, t, x = course.surfaces, last.t, jnp.stack(last.x)
+    surfaces, t, x = course.surfaces, last.t, whole(last.x)
     g, falling = last.g, jnp.maximum(-last.r, 0)
     ahead = g / jnp.where(falling > 0, falling, 1)
     # The next flow computes rounding error and first step anew, and may find other numbers of the same size: hence the factor 2.
@@ -167,7 +167,7 @@ def _begin(
     course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, *linear, h, here, error)
     start = Progress(
         before=here,
-        last=Point(t0, zero, tuple(x0), tuple(f0), step.init(t0, x0, f0, h), g, r),
+        last=Point(t0, zero, parts_of(x0), parts_of(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
         up=g > level, g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
@@ -249,7 +249,7 @@ def try_step(course: Course, now: Progress) -> Attempt:
     left = course.left(last)
     final = dt >= left
     dt = jnp.where(final, left, dt)
-    x, f = jnp.stack(last.x), jnp.stack(last.f)
+    x, f = whole(last.x), whole(last.f)
     t1, late = later(last.t, last.late, dt)
     steep = stop_gradient(now.h <= STEEP * (last.t - course.t0))
     t1, x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory, t1, steep)
@@ -300,7 +300,7 @@ def _depth(course: Course, now: Progress) -> Guards:
 
 def _cubic_error(course: Course) -> Callable[..., Guards]:
     def error(start: GuardValues, end: GuardValues, last: Point, attempt: Attempt, resting: Mask | None) -> Guards:
-        t, x = inner_points(last.t, jnp.stack(last.x), jnp.stack(last.f), attempt.dt, attempt.x, attempt.f)
+        t, x = inner_points(last.t, whole(last.x), whole(last.f), attempt.dt, attempt.x, attempt.f)
         inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
         noise = course.noise if resting is None else jnp.where(resting, course.error, course.noise)
         error = cubic_error(start, end, inner, noise)
@@ -354,7 +354,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: GuardValues, v
     control = select(proposed, attempt.control, now.control)
     h = jnp.where(proposed, attempt.h, now.h)
     h = stop_gradient(h if course.pace.fixed else jnp.where(verdict.refused, verdict.dt, h))
-    reached = Point(attempt.t, attempt.late, tuple(attempt.x), tuple(attempt.f), attempt.memory, end.g, end.r)
+    reached = Point(attempt.t, attempt.late, parts_of(attempt.x), parts_of(attempt.f), attempt.memory, end.g, end.r)
     point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))
     next_up = jnp.where(take, up & ~verdict.passed, now.up)
@@ -409,12 +409,12 @@ def _stalls(course: Course) -> Callable[..., Flag]:
     """
     step, (rtol, atol) = course.step, course.tolerances
 
-    def stalls(rejected: Flag, h: Scalar, t: Time, x: tuple[Scalar, ...], f: tuple[Scalar, ...]) -> Flag:
+    def stalls(rejected: Flag, h: Scalar, t: Time, x: Parts, f: Parts) -> Flag:
         eps = float(jnp.finfo(h.dtype).eps)
         short = rejected & ~(h > _instant(t))
 
         def steep() -> Flag:
-            here, flow = jnp.stack(x), jnp.stack(f)
+            here, flow = whole(x), whole(f)
             scale = atol / rtol + jnp.abs(here)
             size = lambda v: jnp.max(jnp.abs(v) / scale)
             moves = (h * size(flow) > eps) & (h > SHORTEST * jnp.abs(t))

@@ -8,6 +8,7 @@ import equinox as eqx
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
+from .._numerics.trees import Parts
 from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket, stretches
 from .guard_polynomials import GuardValues
@@ -29,9 +30,8 @@ class Point(eqx.Module):
 
     t: Time
     late: Scalar
-    # One array for each coordinate, so that a batch, or a batch of tangents, is contiguous in memory.
-    x: tuple[Scalar, ...]
-    f: tuple[Scalar, ...]
+    x: Parts
+    f: Parts
     memory: Any
     g: Guards
     r: Guards

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
-from .._numerics.trees import without_tangents
+from .._numerics.trees import whole, without_tangents
 from .._system.types import Flag, Params, Scalar, Time
 from .automaton import Automaton, Index, Padded
 from .loop import Entry
@@ -42,7 +42,7 @@ def may_go_on(automaton: Automaton, z: Padded, mode: Index, durations: Durations
         surfaces, t, (g, r) = course.surfaces, course.t0, (course.start.g, course.start.r)
         # The rounding of the time of the last event.
         time_rounding = 64 * float(jnp.finfo(z.dtype).eps) * jnp.maximum(jnp.abs(t), t - since)
-        armed = surfaces.armed(t, jnp.stack(stop_gradient(start.last.x)), course.args) & ~surfaces.is_limit
+        armed = surfaces.armed(t, whole(stop_gradient(start.last.x)), course.args) & ~surfaces.is_limit
         near = jnp.maximum(course.noise, time_rounding * jnp.abs(r))
         falls = armed & (r < 0) & jnp.isfinite(r) & (jnp.abs(g) <= near) & (~start.end.done | start.end.at_once)
         # A guard that falls at the start of an arc is rare: one flag for the whole batch.

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from .._system.types import Flag
 
@@ -43,3 +43,17 @@ def _added(leaf, nothing):
     return leaf + (
         jnp.where(nothing, 0, 0) if jnp.issubdtype(leaf.dtype, jnp.integer) else jnp.asarray(nothing, leaf.dtype)
     )
+
+
+# The coordinates of a state of at most `MOST_PARTS`, each an array of its own, so that a batch, or a batch of tangents, is
+# contiguous in memory; of a longer state one array, so that no program grows with its length.
+Parts = tuple[Array, ...]
+MOST_PARTS = 16
+
+
+def parts_of(x: Float[Array, " n"]) -> Parts:
+    return tuple(x) if x.size <= MOST_PARTS else (x,)
+
+
+def whole(parts: Parts) -> Float[Array, " n"]:
+    return parts[0] if parts[0].ndim else jnp.stack(parts)
