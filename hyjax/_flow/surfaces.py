@@ -12,6 +12,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from .._numerics.trees import MOST_PARTS
 from .._system.system import Mode
 from .._system.types import Params, Scalar, State, Time
 
@@ -129,14 +130,34 @@ def known_to(
     surfaces: Surfaces, t: Time, x: State, args: PyTree, error: State
 ) -> tuple[Guards, Guards, Float[Array, "n guards"]]:
     """The guards, their rounding errors (see `rounding`), and their changes by an `error` of each coordinate of the state."""
-    n = x.size
     inputs = jnp.append(t, x)
     relative = 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(inputs)
-    moves = jnp.concatenate([jnp.zeros((1, n + 1), x.dtype), jnp.diag(relative), jnp.diag(jnp.append(0, error))[1:]])
-    values = jax.vmap(lambda each: surfaces.values(each[0], each[1:], args))(inputs + moves)
-    change = values[1:] - values[0]
-    change = jnp.where(jnp.isfinite(change), change, 0)
-    return values[0], jnp.sum(jnp.abs(change[: n + 1]), axis=0), change[n + 1 :]
+    at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
+    values, (by_rounding, by_error) = _changes(at, inputs, relative, jnp.append(0, error))
+    return values, jnp.sum(jnp.abs(by_rounding), axis=0), by_error[1:]
+
+
+def _changes(
+    at: Callable, inputs: Float[Array, " inputs"], *moves: Float[Array, " inputs"]
+) -> tuple[Guards, list[Float[Array, "inputs guards"]]]:
+    """The guards `at(inputs)`, and how they change when each input alone moves by its part of `moves`, for each of these.
+
+    By differences, because the gradient of a guard such as a norm may be infinite or not exist; of more than `MOST_PARTS` inputs
+    by gradients, in reverse mode, where the guards can be differentiated so.
+    """
+    finite = lambda change: jnp.where(jnp.isfinite(change), change, 0)
+    if inputs.size > MOST_PARTS + 1:
+        try:
+            values, pull = jax.vjp(at, inputs)
+            (gradients,) = jax.vmap(pull)(jnp.eye(values.size, dtype=values.dtype))
+            return values, [finite(gradients.T * move[:, None]) for move in moves]
+        except ValueError:
+            # The guard has a loop, of which there is no derivative in reverse mode.
+            pass
+    # The first row is not moved.
+    rows = jnp.concatenate([jnp.zeros((1, inputs.size), inputs.dtype), *map(jnp.diag, moves)])
+    values = jax.vmap(at)(inputs + rows)
+    return values[0], jnp.split(finite(values[1:] - values[0]), len(moves))
 
 
 def rounding(
@@ -146,7 +167,7 @@ def rounding(
     constants make of it (`_own_rounding`), which no input shows where a coordinate is about zero.
 
     **Returns:** that; and where each coordinate of the state changes by `more` in addition: for a coordinate near zero may be the
-    difference of larger numbers. By differences, because the gradient of a guard such as a norm may be infinite or not exist.
+    difference of larger numbers.
     """
     if not surfaces.count:
         return jnp.zeros(0, x.dtype), jnp.zeros(0, x.dtype)
@@ -156,10 +177,8 @@ def rounding(
     relative = unit * jnp.abs(inputs)
     moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
-    # The first row is not moved.
-    values = jax.vmap(at)(inputs + jnp.diag(jnp.append(0, moves))[:, 1:])
-    change = jnp.abs(values[1:] - values[0])
-    change = jnp.where(jnp.isfinite(change), change, 0)
+    _, (change,) = _changes(at, inputs, moves)
+    change = jnp.abs(change)
     part = relative / jnp.where(moves > 0, moves, 1)
     noise, error = part @ change, jnp.sum(change, axis=0)
     # Elsewhere the rounding of the state is not much less than that of the constants. One flag for the whole batch.
