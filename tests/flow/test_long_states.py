@@ -15,7 +15,7 @@ WALL, RESTITUTION = 0.6, 0.7
 
 
 def matrix(n: int) -> np.ndarray:
-    r"""Of $\ddot x_i = x_{i+1} - 2 x_i + x_{i-1} - 0.1 \dot x_i$, where the first mass hangs on a wall, and the last on nothing."""
+    r"""Of $\ddot x_i = x_{i+1} - 2 x_i + x_{i-1} - 0.1 \dot x_i$; the first mass hangs on a wall, the last on nothing."""
     spring = np.diag(np.full(n - 1, 1.0), 1) + np.diag(np.full(n - 1, 1.0), -1) - 2 * np.eye(n)
     spring[-1, -1] = -1.0
     return np.block([[np.zeros((n, n)), np.eye(n)], [spring, -0.1 * np.eye(n)]])
