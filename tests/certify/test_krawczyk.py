@@ -61,6 +61,7 @@ def test_the_circle_of_a_plane_field(round_orbit):
     assert "unique within" in str(proved) and "assumption" in str(proved)
 
 
+@pytest.mark.medium
 def test_a_proof_again_compiles_nothing_and_another_is_of_its_own_numbers(round_orbit):
     compiled = []
     count = lambda event, seconds, **_: compiled.append(seconds) if "backend_compile" in event else None

@@ -164,6 +164,7 @@ def largest_array(text):
     return max(np.prod([int(length) for length in shape.split("x") if length]) for shape in shapes)
 
 
+@pytest.mark.medium
 def test_gradient_of_a_period_holds_no_tangents():
     """No array of the program is larger than all weights together, and the program has one size for all widths: so neither its
     memory nor its work grows faster than the weights."""
