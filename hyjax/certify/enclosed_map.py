@@ -143,8 +143,12 @@ def built_once(build: Callable, *arguments: Any) -> Any:
     number = lambda leaf: (str(leaf.dtype), leaf.shape, leaf.tobytes())
     exact = tuple(number(np.asarray(leaf)) if eqx.is_array_like(leaf) else leaf for leaf in leaves)
     key = build, structure, exact
-    found = _built.pop(key, None) or build(*arguments)
-    _built[key] = found
+    try:
+        found = _built.pop(key, None)
+    except TypeError:
+        # A function without a hash.
+        return build(*arguments)
+    _built[key] = found = found or build(*arguments)
     for oldest in list(_built)[:-4]:
         del _built[oldest]
     return found
