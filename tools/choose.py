@@ -3,7 +3,7 @@
 
     python tools/choose.py --tests 500        lines for `pytest @FILE`
     python tools/choose.py --notebooks 150    paths
-    python tools/choose.py --list             every test marked `medium` or `slow`
+    python tools/choose.py --list tests/flow  the tests of a folder marked `medium` or `slow`
 
 Rooms whose own sources or tests changed come first, then those that only import a changed room; medium tests before slow ones.
 Rooms take turns, each with its cheapest test. What is left to `tools/full_check` is printed on the error stream.
@@ -122,10 +122,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tests", type=float, metavar="SECONDS", help="choose tests of so many seconds of CPU")
     parser.add_argument("--notebooks", type=float, metavar="SECONDS", help="choose notebooks of so many seconds of CPU")
-    parser.add_argument("--list", action="store_true", help="print every test marked medium or slow")
+    parser.add_argument("--list", metavar="FOLDER", help="print the tests of a folder marked medium or slow")
     given = parser.parse_args()
     if given.list:
-        print(*(case for cases in marked(["tests"]).values() for case in cases), sep="\n")
+        print(*(case for cases in marked([given.list]).values() for case in cases), sep="\n")
     if given.tests is not None:
         tests(given.tests)
     if given.notebooks is not None:
