@@ -88,7 +88,6 @@ def _modules(files: list[pathlib.Path]) -> set[str]:
     return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
 
 
-@ft.cache
 def _digest(folder: str) -> str:
     whole = hashlib.sha256()
     for path in sources(folder):
