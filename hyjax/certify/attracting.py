@@ -9,7 +9,7 @@ from jaxtyping import Float
 from .._orbit.orbit import PeriodicOrbit
 from .certificate import Certificate
 from .disturbance import Disturbance, NONE
-from .enclosed_map import built_once, ReturnMap
+from .enclosed_map import ReturnMap
 from .flow_pipe import Tube
 from .piece_images import PieceImages
 from .polygon import from_supports, holds, tight
@@ -77,7 +77,7 @@ def attracting(
 
     Source: Wilczak, Zgliczyński (2011) for the return map; the theorem is Brouwer's and Banach's.
     """
-    of = built_once(ReturnMap, orbit, disturbance, section, steps, orders, True)
+    of = ReturnMap(orbit, disturbance, section, steps, orders, reduced=True)
     if len(of.z) != 2:
         raise ValueError(
             f"attracting: the section of this orbit has {len(of.z)} coordinates, {of.section.names}; sets are polygons in two. "
@@ -87,7 +87,7 @@ def attracting(
         raise ValueError(f"attracting: facets={facets} must be at least 8, and rings={rings} at least 1.")
     if radius is not None and not (np.isfinite(radius) and radius > 0):
         raise ValueError(f"attracting: radius={radius} must be positive and finite; None finds one.")
-    images = built_once(PieceImages, of, rings, sectors or max(facets, 6 * 2**rings), degree)
+    images = PieceImages(of, rings, sectors or max(facets, 6 * 2**rings), degree)
     begun = time.perf_counter()
     directions = _around(facets)
     small = images.boundary(from_supports(directions, np.full(facets, 1e-6)), directions)

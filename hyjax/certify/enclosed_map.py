@@ -133,27 +133,6 @@ class Image(eqx.Module):
         return jnp.all(jnp.stack(list(self.conditions.values())))
 
 
-_built: dict[tuple, Any] = {}
-
-
-def built_once(build: Callable, *arguments: Any) -> Any:
-    """`build(*arguments)`, or what one of the last four calls built of equal numbers and the same functions, which are pure: the
-    programs of a certificate that is asked for again are compiled."""
-    leaves, structure = jax.tree.flatten(arguments)
-    number = lambda leaf: (str(leaf.dtype), leaf.shape, leaf.tobytes())
-    exact = tuple(number(np.asarray(leaf)) if eqx.is_array_like(leaf) else leaf for leaf in leaves)
-    key = build, structure, exact
-    try:
-        found = _built.pop(key, None)
-    except TypeError:
-        # A function without a hash.
-        return build(*arguments)
-    _built[key] = found = found or build(*arguments)
-    for oldest in list(_built)[:-4]:
-        del _built[oldest]
-    return found
-
-
 class ReturnMap:
     """The enclosure of the return map of an orbit, compiled for sets of one form.
 

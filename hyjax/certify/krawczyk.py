@@ -22,9 +22,8 @@ from jaxtyping import Float
 
 from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
-from .disturbance import NONE
 from .eigenvalue_discs import enclose_eigenvalues
-from .enclosed_map import built_once, Image, ReturnMap
+from .enclosed_map import Image, ReturnMap
 from .exact_flow import exact_orbit, refined, section_point
 from .exact_numbers import arb, balls, krawczyk_operator, NotEnclosed, with_fifty_digits
 from .flow_pipe import UNDECIDED
@@ -248,7 +247,7 @@ def krawczyk(
         if number < 1:
             raise ValueError(f"krawczyk: {name}={number} must be at least 1.")
     begun = time.perf_counter()
-    boxes = built_once(Boxes, built_once(ReturnMap, orbit, NONE, None, steps, orders), degree)
+    boxes = Boxes(ReturnMap(orbit, steps=steps, orders=orders), degree)
     reasons: tuple[str, ...] = ()
     for size in RADII if radius == "auto" else (float(radius),):
         found, reasons = boxes.proved(size)

@@ -9,7 +9,7 @@ from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
 from .certificate import Certificate
-from .enclosed_map import built_once, ReturnMap
+from .enclosed_map import ReturnMap
 from .piece_images import PieceImages
 from .polygon import Polygon
 
@@ -160,10 +160,8 @@ def proved_basin(
     # The set is where it is in the certificate's coordinates: eigenvectors by other steps, of which they depend on rounding or
     # worse, would be those of another set.
     coordinates = certificate.center, certificate.rows
-    of = built_once(
-        ReturnMap, certificate.orbit, certificate.disturbance, certificate.section, steps, orders, True, coordinates
-    )
-    images, grid = built_once(PieceImages, of, 1, 3, degree), _Grid(extent, cells, levels, polygon)
+    of = ReturnMap(certificate.orbit, certificate.disturbance, certificate.section, steps, orders, True, coordinates)
+    images, grid = PieceImages(of, 1, 3, degree), _Grid(extent, cells, levels, polygon)
     begun, evaluated, proved = time.perf_counter(), 0, []
     for level in range(levels + 1):
         size = 2 ** (levels - level)
