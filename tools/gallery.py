@@ -19,7 +19,13 @@ from typing import Any
 FOLDER = Path(__file__).parent.parent / "docs" / "gallery"
 DIGITS = FOLDER / "digits.json"
 # The duration of a simulation, in the model's unit of time.
-ENDS = {"bouncing_ball": 3.0, "ball_on_slope": 2.0, "monopod_hopper": 8.0, "rocking_block": 4.0}
+ENDS = {
+    "bouncing_ball": 3.0,
+    "ball_on_slope": 2.0,
+    "monopod_hopper": 8.0,
+    "rocking_block": 4.0,
+    "pulse_coupled_neurons": 9.0,
+}
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
 FRAMES, DPI, LARGEST = 44, 66, 150_000
 

@@ -128,7 +128,7 @@ GROUPS = {
     "Bounce and strike": """bouncing_ball ball_on_slope paddle_juggler vibrating_table rocking_block linear_impact_oscillator
         duffing_impact_oscillator impact_microactuator relief_valve""",
     "Switch and slide": "buck_converter bangbang friction_oscillator piecewise",
-    "Fire": "integrate_and_fire",
+    "Fire": "integrate_and_fire pulse_coupled_neurons",
 }
 
 

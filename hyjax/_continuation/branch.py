@@ -153,7 +153,7 @@ class Branch(Points):
         problem, points = self.unfolding.problem, self._points
         if coordinate == "period":
             return points["periods"][:, None] / problem.strides
-        return points["nodes"][:, :, problem.system.modes[problem.sequence[0]].coordinates.index(coordinate)]
+        return points["nodes"][:, :, problem.system.mode(problem.sequence[0]).coordinates.index(coordinate)]
 
     @property
     def stable(self) -> np.ndarray:
@@ -193,7 +193,7 @@ class Branch(Points):
 
     def columns(self) -> dict[str, np.ndarray]:
         """The points as a table: parameter, coordinates of the state, period, spectral radius, stability, residual."""
-        coordinates = self.unfolding.problem.system.modes[self.unfolding.problem.sequence[0]].coordinates
+        coordinates = self.unfolding.problem.system.mode(self.unfolding.problem.sequence[0]).coordinates
         table = {"parameter": self.values}
         table |= {name: self.x[:, k] for k, name in enumerate(coordinates)}
         table["period"] = self.periods

@@ -44,7 +44,7 @@ def branch_tables(branch, end: str | None = None) -> tuple[Table, ...]:
 def special_points_table(points: Sequence, parameter: str) -> Table:
     """Special points, one in each row. **Arguments:** `parameter`: its name."""
     problem, params = points[0].unfolding.problem, points[0].unfolding.params
-    coordinates, units = problem.system.modes[problem.sequence[0]].coordinates, units_of(None, params, problem.system)
+    coordinates, units = problem.system.mode(problem.sequence[0]).coordinates, units_of(None, params, problem.system)
     rows = []
     for point in points:
         numbers = *np.asarray(point.orbit.x), float(point.orbit.period)
@@ -91,7 +91,7 @@ def branch_dataset(branch) -> "xarray.Dataset":
     """The dataset of `Branch.to_xarray`. `ImportError` with the remedy if xarray is missing."""
     xarray = load_xarray()
     problem = branch.unfolding.problem
-    coordinates = problem.system.modes[problem.sequence[0]].coordinates
+    coordinates = problem.system.mode(problem.sequence[0]).coordinates
     special = branch.special_points
     units = units_of(None, branch.unfolding.params, problem.system)
     time, state = units_attribute(("time",), {"time": units.time}), units_attribute(coordinates, units.coordinates)

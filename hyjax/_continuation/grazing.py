@@ -92,7 +92,7 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
         # The orbit's first arc does not vanish: its start is the unknown of the orbit's equation.
         brief = k + 1 < len(arcs) and bool(arcs[k + 1].t[-1] - arcs[k + 1].t[0] < BRIEF * orbit.period)
         next_size = _largest(orbit, arcs, k + 1, route[k + 1]) if brief else 1.0
-        for e in orbit.system.leaving(arc.mode):
+        for e in orbit.system.ways_out(arc.mode):
             found += _touches_of(orbit, arc, k, e, e == route[k], brief, next_size)
     # At an impact without impulse the next arc may begin on a guard as well: where a guard is tangent, this comes first.
     order = lambda each: (not each[1].at_start and each[0] > TOUCHING, each[1].at_start, each[0])
@@ -100,7 +100,7 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
 
 
 def _largest(orbit: PeriodicOrbit, arcs, k: int, e: int) -> float:
-    """The largest modulus of the guard of transition `e`, which ends the arc `k`, along the arcs of its mode; and along the arc
+    """The largest modulus of the guard of the way `e`, which ends the arc `k`, along the arcs of its mode; and along the arc
     before, if its states have as many coordinates, since the arc `k` itself may be too short to tell."""
     own = [arc for arc in arcs if arc.mode == arcs[k].mode]
     before = [dataclasses.replace(arcs[k - 1], mode=arcs[k].mode)] if arcs[k - 1].x.shape == arcs[k].x.shape else []
@@ -155,8 +155,8 @@ def _touches_of(
 
 @long_run
 def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
-    """Values and rates of the guard of transition `e` along an arc."""
-    guard, field = orbit.system.transitions[e].guard, orbit.system.mode(arc.mode).vector_field
+    """Values and rates of the guard of the way `e` along an arc."""
+    guard, field = orbit.system.way(e).guard, orbit.system.mode(arc.mode).vector_field
 
     def at(t, x):
         flow = (jnp.ones_like(t), field(t, x, orbit.params))
@@ -176,7 +176,7 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     (y,), values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     sequence = problem.sequence * problem.strides
-    way = problem.system.transitions[touch.transition]
+    way = problem.system.way(touch.transition)
     system, names = _with_extremum(problem.system, sequence, touch)
     t0, known = jnp.zeros((), v.dtype), (params, touch)
     start = Problem(system, names, 1).closing_jump(y, known)
@@ -188,7 +188,7 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     t, x = (at.t, at.x) if not touch.at_start else _first_of_arc(system, names, touch.arc, through, t0, start, known)
     residual = jnp.append((through.impacts[-1].x - y) / unfolding.state_scale, way.guard(t, x, params) / touch.size)
     arcs = [k for k in range(len(names)) if not (touch.divides and k == touch.arc)]
-    last = problem.system.transitions[problem.system.route(problem.sequence)[-1]]
+    last = problem.system.way(problem.system.route(problem.sequence)[-1])
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
     nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
     starts = jnp.stack([t0, *(end.t for end in ends)])
@@ -203,7 +203,7 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     image = x if touch.at_start else reset(way, t, x, params)
     next_guard = jnp.ones_like(t)
     if touch.brief:
-        following = problem.system.transitions[problem.system.route(sequence)[touch.arc + 1]]
+        following = problem.system.way(problem.system.route(sequence)[touch.arc + 1])
         next_guard = following.guard(t, image, params) / touch.next_size
     return residual, (chain, (x, image, next_guard))
 
@@ -213,7 +213,7 @@ def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through:
     if k == 0:
         return t0, start
     last = through.impacts[k - 1]
-    return last.t, reset(system.transitions[system.route(names)[k - 1]], last.t, last.x, known)
+    return last.t, reset(system.way(system.route(names)[k - 1]), last.t, last.x, known)
 
 
 @long_run
@@ -235,7 +235,7 @@ def _with_extremum(
 
     Its parameters are `(params, touch)`; the second result is its sequence of modes.
     """
-    guard, sign = system.transitions[touch.transition].guard, -1 if touch.lowest else 1
+    guard, sign = system.way(touch.transition).guard, -1 if touch.lowest else 1
     field = system.mode(sequence[touch.arc]).vector_field
 
     def towards(t, x, q):
@@ -251,7 +251,7 @@ def _with_extremum(
 
     modes, ways = [], []
     for k, (name, index) in enumerate(zip(sequence, system.route(sequence), strict=True)):
-        mode, way = system.mode(name), system.transitions[index]
+        mode, way = system.mode(name), system.way(index)
         jump, armed = _of_params(way.reset), None if way.armed is None else _of_params(way.armed)
         modes.append(Mode(_of_params(mode.vector_field), mode.coordinates))
         if k == touch.arc and touch.divides:
@@ -275,7 +275,8 @@ def _vanished(system: HybridSystem, mode: str, t, x, params, integrator, expecte
     guard, field = system.transitions[index].guard, system.mode(mode).vector_field
     _, rate = jax.jvp(lambda t, x: guard(t, x, params), (t, x), (jnp.ones_like(t), field(t, x, params)))
     alone = jnp.zeros(len(system.leaving(mode)), bool)
-    return Impact(t, x, jnp.array(index), rate, jnp.array(0), jnp.array(False), code_of(0), alone, jnp.zeros_like(t))
+    k, none = jnp.array(index), jnp.array(-1)
+    return Impact(t, x, k, none, rate, jnp.array(0), jnp.array(False), code_of(0), k, alone, jnp.zeros_like(t))
 
 
 def _of_params(fn: Callable) -> Callable:

@@ -17,14 +17,14 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from .._numerics.programs import once
 from .._numerics.trees import select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
-from .._system.system import HybridSystem, Mode
+from .._system.system import HybridSystem, Mode, of_member
 from .._system.types import Flag, Params, State, Time
 from .integrate import Arrival, Entry, integrate
 from .integrator import Integrators
 from .joint import own_params
 from .jump import variation_of_jump
 from .loop_state import Watch
-from .surfaces import guarded_limits, Guards, limits_of, no_surfaces, one_only, Surfaces
+from .surfaces import armed_of, guarded_limits, Guards, guards_of, limits_of, no_surfaces, Surfaces, ways_of
 
 Index = Int[Array, ""]
 Padded = Float[Array, " size"]
@@ -99,31 +99,31 @@ class Automaton(eqx.Module):
 
     @property
     def surfaces(self) -> Surfaces:
-        """The guards of the mode `args[0]`: guard `k` belongs to the `k`-th transition that leaves the mode."""
-        count = max(map(len, self._leaving))
+        """The guards of the mode `args[0]`: guard `k` belongs to the `k`-th way that leaves the mode."""
         lists = [
-            [(self.system.transitions[i].guard, self.system.transitions[i].armed) for i in leaving if flows]
-            for (_, flows), leaving in zip(self._flowing, self._leaving, strict=True)
+            ways_of([self.system.transitions[i] for i in self.system.leaving(name)]) if flows else []
+            for name, (_, flows) in zip(self.names, self._flowing, strict=True)
         ]
-        there = np.array([[k < len(out) for k in range(count)] for out in lists])
+        single_only = not any(way.is_family for way in self.system.transitions)
+        count, widths = max(map(len, self._ways_out)), [sum(members or 1 for *_, members in out) for out in lists]
+        there = np.arange(count) < np.array(widths)[:, None]
         # Lists of guards that differ in numbers only are made equally long, so that they are compiled once.
-        padded = [[*out, *out[-1:] * (count - len(out))] if numbers_of(out) else out for out in lists]
+        padded = [[*out, *out[-1:] * (count - len(out))] if single_only and numbers_of(out) else out for out in lists]
         ways = [(mode.dimension, out) for (mode, _), out in zip(self._flowing, padded, strict=True)]
-        single = [(n, each) for n, out in ways for each, _ in out]
-        alike = len(single) == len(ways) * count > 1 and len(set(map(kind_of, single))) == 1
+        single = [(n, each) for n, out in ways for each, *_ in out]
+        alike = single_only and len(single) == len(ways) * count > 1 and len(set(map(kind_of, single))) == 1
+
+        def filled(known, fill):
+            missing = count - sum(each.size for each in known)
+            return jnp.concatenate([*known, jnp.full(missing, fill)] if missing else known)
 
         def guards(way, t, z, params, only=None):
             n, out = way
-            never = jnp.ones((), z.dtype)
-            inputs = [one_only((t, z[:n], params), k, only) for k in range(len(out))]
-            known = [jnp.asarray(guard(*each), z.dtype) for (guard, _), each in zip(out, inputs, strict=True)]
-            return jnp.stack([*known, *[never] * (count - len(out))])
+            return filled(guards_of(out, t, z[:n], params, only), jnp.ones((), z.dtype))
 
         def flags(way, t, z, params):
             n, out = way
-            yes = jnp.array(True)
-            known = [yes if armed is None else jnp.asarray(armed(t, z[:n], params)) for _, armed in out]
-            return jnp.stack([*known, *[yes] * (count - len(out))])
+            return filled(armed_of(out, t, z[:n], params), True)
 
         def guard(way, t, z, params):
             n, guard = way
@@ -184,49 +184,55 @@ class Automaton(eqx.Module):
         return switched(mode, ways, admitted, t, z, params)
 
     def leaving(self, mode: Index) -> Int[Array, " guards"]:
-        """The transitions to which the guards of a mode belong, -1 in unused places."""
-        count = max(1, *map(len, self._leaving))
-        return jnp.array([(*each, *[-1] * (count - len(each))) for each in self._leaving])[mode]
+        """The ways (`HybridSystem.ways`) to which the guards of a mode belong, -1 in unused places."""
+        count = max(1, *map(len, self._ways_out))
+        return jnp.array([(*each, *[-1] * (count - len(each))) for each in self._ways_out])[mode]
 
-    def transition(self, mode: Index, event: Index) -> Index:
-        """Index into `system.transitions` of the transition whose guard is number `event` of the mode; -1 for `event=-1`."""
+    def way(self, mode: Index, event: Index) -> Index:
+        """The way whose guard is number `event` of the mode; -1 for `event=-1`."""
         return jnp.where(event < 0, -1, self.leaving(mode)[jnp.maximum(event, 0)])
 
-    def target(self, transition: Index) -> Index:
-        """Index of the mode that a transition enters."""
+    def target(self, way: Index) -> Index:
+        """Index of the mode that a way enters."""
         into = [self.names.index(each.target) for each in self.system.transitions] or [0]
-        return jnp.array(into)[transition]
+        return jnp.array(into)[self.system.place(way)[0]]
 
-    def jump(self, t: Time, z: Padded, transition: Index, params: Params) -> Padded:
-        """The state after the reset of a transition."""
-        ways = [(self.system.modes[each.source].dimension, each.reset) for each in self.system.transitions]
+    def jump(self, t: Time, z: Padded, way: Index, params: Params) -> Padded:
+        """The state after the reset of a way."""
+        ways = [
+            (self.system.modes[each.source].dimension, each.reset, each._members) for each in self.system.transitions
+        ]
 
-        def after(way, t, z, params):
-            n, leap = way
-            return self.pad(jnp.asarray(leap(t, z[:n], params), z.dtype))
+        def after(way, t, z, params, member):
+            n, leap, members = way
+            number = () if members is None else (member,)
+            return self.pad(jnp.asarray(leap(t, z[:n], params, *number), z.dtype))
 
-        return switched(transition, ways, after, t, z, params) if ways else z
+        transition, member = self.system.place(way)
+        return switched(transition, ways, after, t, z, params, member) if ways else z
 
-    def saltation(self, t: Time, z: Padded, transition: Index, params: Params) -> Float[Array, "size size"]:
-        """The saltation matrix of a transition, padded with zeros."""
-        jacobian, slip, delay = self.variation(t, z, transition, params)
+    def saltation(self, t: Time, z: Padded, way: Index, params: Params) -> Float[Array, "size size"]:
+        """The saltation matrix of a way, padded with zeros."""
+        jacobian, slip, delay = self.variation(t, z, way, params)
         return jacobian - jnp.outer(slip, delay)
 
-    def variation(self, t: Time, z: Padded, transition: Index, params: Params) -> tuple[Array, Padded, Padded]:
-        """$D_xR$, the slip and the delay (`variation_of_jump`) of a transition, padded with zeros."""
+    def variation(self, t: Time, z: Padded, way: Index, params: Params) -> tuple[Array, Padded, Padded]:
+        """$D_xR$, the slip and the delay (`variation_of_jump`) of a way, padded with zeros."""
         modes = self.system.modes
         ways = [
-            (modes[each.source], modes[each.target].vector_field, each.guard, each.reset)
+            (modes[each.source], modes[each.target].vector_field, each.guard, each.reset, each._members)
             for each in self.system.transitions
         ]
 
-        def padded(way, t, z, params):
-            source, after, guard, leap = way
+        def padded(way, t, z, params, member):
+            source, after, guard, leap, members = way
+            guard, leap = of_member(guard, leap, *([] if members is None else [member]))
             found = variation_of_jump(source.vector_field, after, guard, leap, t, z[: source.dimension], params)
             pad = lambda part: jnp.pad(part, [(0, self.size - length) for length in part.shape])
             return jnp.concatenate([pad(found[0]), pad(found[1])[None], pad(found[2])[None]])
 
-        found = switched(transition, ways, padded, t, z, params)
+        transition, member = self.system.place(way)
+        found = switched(transition, ways, padded, t, z, params, member)
         return found[:-2], found[-2], found[-1]
 
     @property
@@ -234,8 +240,8 @@ class Automaton(eqx.Module):
         return [(mode, self.only is None or name in self.only) for name, mode in self.system.modes.items()]
 
     @property
-    def _leaving(self) -> list[tuple[int, ...]]:
-        return [self.system.leaving(name) for name in self.names]
+    def _ways_out(self) -> list[tuple[int, ...]]:
+        return [self.system.ways_out(name) for name in self.names]
 
 
 def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .._results.working import warn
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, Transition
 from .._system.types import Params, State, Time
 from .choices import jumps_of
 from .integrator import Integrators
@@ -57,6 +57,24 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
     return x
 
 
+def sized(system: HybridSystem, t: Time, x: State, params: Params) -> HybridSystem:
+    """The system, in which each family of transitions knows the number of its guards. `ValueError` for a guard whose shape is not
+    that of a family. **Arguments:** `x`: a state of any mode, of which the dtype matters."""
+
+    def size_of(way: Transition) -> int:
+        what = f"The guard of transition {way.source!r} -> {way.target!r}"
+        at = jax.ShapeDtypeStruct((system.mode(way.source).dimension,), x.dtype)
+        shape = getattr(_shape_of(way.guard, t, at, params, what, ""), "shape", None)
+        if shape is None or len(shape) != 1 or not shape[0]:
+            raise ValueError(
+                f"{what} must return shape (k,) with k > 0, not {shape}: its reset takes the number of a guard. For a single "
+                "guard give reset(t, x, params)."
+            )
+        return shape[0]
+
+    return system.with_sizes(size_of)
+
+
 def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
     """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape or dtype.
 
@@ -74,11 +92,13 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
         # Without a hash, as an own class may be that is a parameter: looked at in every call.
         right = None
 
-    def shape(fn, what: str, expected: tuple[int, ...], dtype=x.dtype, vector: bool = False, jumps: str = ""):
+    def shape(
+        fn, what: str, expected: tuple[int, ...], dtype=x.dtype, vector: bool = False, jumps: str = "", remedy=""
+    ):
         out = _shape_of(fn, t, x, params, what, jumps)
         if not hasattr(out, "shape") or (out.shape != expected and not (vector and len(out.shape) == 1)):
             got = getattr(out, "shape", type(out).__name__)
-            raise ValueError(f"{what} must return shape {expected}{' or (k,)' if vector else ''}, not {got}.")
+            raise ValueError(f"{what} must return shape {expected}{' or (k,)' if vector else ''}, not {got}.{remedy}")
         if dtype is not None and out.dtype != dtype:
             raise ValueError(
                 f"{what} returns {out.dtype.name}; it must return {jnp.dtype(dtype).name}"
@@ -91,11 +111,15 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
     for i in system.leaving(name):
         transition = system.transitions[i]
         label = f"transition {transition.source!r} -> {transition.target!r}"
-        shape(transition.guard, f"The guard of {label}", (), jumps=_GUARD_JUMPS)
+        members = () if transition._members is None else (transition._members,)
+        single = "" if members else " A guard of shape (k,) is that of a family, with reset(t, x, params, i)."
+        shape(transition.guard, f"The guard of {label}", members, jumps=_GUARD_JUMPS, remedy=single)
         after = (system.mode(transition.target).dimension,)
-        shape(transition.reset, f"The reset of {label}", after, None, jumps=_RESET_JUMPS)
+        leap = transition.member(jnp.array(0)).reset
+        shape(leap, f"The reset of {label}", after, None, jumps=_RESET_JUMPS)
         if transition.armed is not None:
-            shape(transition.armed, f"The function armed of {label}", (), bool)
+            every = bool(members) and _shape_of(transition.armed, t, x, params, "", "").shape == members
+            shape(transition.armed, f"The function armed of {label}", members if every else (), bool)
     if right is not None:
         _remember(_right_modes, right, None)
 
@@ -154,13 +178,17 @@ def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Pa
 
 
 def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):
-    """Check the arguments of an analysis along a sequence of modes. **Returns:** `(t, x, params)` as arrays."""
-    system.route(sequence)
+    """Check the arguments of an analysis along a sequence of modes. **Returns:** `(system, t, x, params)`, the numbers as arrays;
+    the system knows the sizes of its families."""
+    system.passes(sequence)
     params = check_params(params)
     x = check_state(x, system.mode(sequence[0]).dimension, sequence[0])
     integrator.tolerances(x.dtype)
     t = jnp.asarray(t, x.dtype)
+    system = sized(system, t, x, params)
+    # Now the numbers of guards can be compared with the sizes of their families.
+    system.passes(sequence)
     for name in dict.fromkeys(sequence):
         at = jax.ShapeDtypeStruct((system.mode(name).dimension,), x.dtype)
         check_mode(system, name, t, at, params)
-    return t, x, params
+    return system, t, x, params

@@ -257,7 +257,8 @@ def _evaluate(
             taken = list(dict.fromkeys(atom for atom in equation.invars if not isinstance(atom, Literal)))
             alone = jaxpr.replace(constvars=[], invars=taken, outvars=equation.outvars, eqns=[equation])
             out = jaxpr_as_fun(ClosedJaxpr(alone, []))(*(env[atom][0] for atom in taken))
-            out_marks = [marked] * len(out)
+            # A choice by a value whose derivative is cut is meant.
+            out_marks = [marked and name != "stop_gradient"] * len(out)
             if marked and _chooses(equation):
                 seen += _observed(equation, values, out, at)
         env |= zip(equation.outvars, zip(out, out_marks, strict=True), strict=True)

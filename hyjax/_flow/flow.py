@@ -12,20 +12,21 @@ from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
-from .check import check_mode, check_params, check_state
+from .check import check_mode, check_params, check_state, sized
 from .integrate import integrate
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators
-from .surfaces import guarded_limits, Guards, limits_of, Mask, no_surfaces, one_only, Surfaces
+from .surfaces import armed_of, guarded_limits, Guards, guards_of, limits_of, Mask, no_surfaces, Surfaces, ways_of
 
 
 class Impact(Shown):
     """The end of an arc: the pre-impact state, on the surface of the first guard that fell.
 
     **Attributes:** `t`, `x`: time and state before the jump, shapes `()` and `(n,)`. `transition`: index into
-    `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` there, in the guard's units per time; of any sign where the guard is
-    beyond its surface. `steps`: the number of solver steps tried. `at_once`: whether the guard was beyond its surface where the
-    arc began, so that the transition is taken there (see `Transition`). `result`: a code of `RESULTS`; unless it is
-    `successful`, the numbers are NaN and `transition` is -1.
+    `system.transitions`; `index`: the number of the guard in a family of transitions, else -1. `guard_rate`: `D_t g + D_x g f`,
+    negative there, in the guard's units per time; of any sign where the guard is beyond its surface. `steps`: the number of
+    solver steps tried. `at_once`: whether the guard was beyond its surface where the arc began, so that the transition is taken
+    there (see `Transition`). `result`: a code of `RESULTS`; unless it is `successful`, the numbers are NaN and `transition` is
+    -1.
 
     **Example:**
 
@@ -39,29 +40,28 @@ class Impact(Shown):
     t: Time
     x: State
     transition: Int[Array, ""]
+    index: Int[Array, ""]
     guard_rate: Scalar
     steps: Int[Array, ""]
     at_once: Flag
     result: RESULTS
-    _together: Mask  # the other guards that fell at the same time, in the order of `system.leaving(mode)`
+    _way: Int[Array, ""]  # the number of the transition and member in `system.ways`
+    _together: Mask  # the other guards that fell at the same time, in the order of `system.ways_out(mode)`
     _close: Scalar  # the time within which they fell
 
 
 def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
-    """The guards of the transitions that leave a mode, in the order of `system.leaving(mode)`."""
-    leaving = [system.transitions[i] for i in system.leaving(mode)]
+    """The guards of the transitions that leave a mode, in the order of `system.ways_out(mode)`."""
+    ways = ways_of([system.transitions[i] for i in system.leaving(mode)])
 
     def values(t, x, params, only=None):
-        return jnp.stack([each.guard(*one_only((t, x, params), k, only)) for k, each in enumerate(leaving)])
+        return jnp.concatenate(guards_of(ways, t, x, params, only))
 
     def armed(t, x, params):
-        yes = jnp.array(True)
-        return jnp.stack(
-            [yes if transition.armed is None else transition.armed(t, x, params) for transition in leaving]
-        )
+        return jnp.concatenate(armed_of(ways, t, x, params))
 
-    flags = system.at_once(mode)
-    return Surfaces(len(leaving), values, armed, at_once=None if flags is None else lambda params: jnp.asarray(flags))
+    flags, count = system.at_once(mode), len(system.ways_out(mode))
+    return Surfaces(count, values, armed, at_once=None if flags is None else lambda params: jnp.asarray(flags))
 
 
 def run_to_guard(
@@ -77,7 +77,7 @@ def run_to_guard(
     """`flow_to_guard` without the checks of its arguments, and regardless of the mode's domain. With the code
     `simultaneous_guards` the numbers are those of the guard that was met.
 
-    **Arguments:** `expected`: the transition that is taken where its guard is met together with others. `owed`: see `integrate`.
+    **Arguments:** `expected`: the way that is taken where its guard is met together with others. `owed`: see `integrate`.
     """
     return _run(surfaces_of(system, mode), system, mode, t, x, params, integrator, expected, owed)
 
@@ -111,17 +111,19 @@ def _run(
     expected=None,
     owed=None,
 ) -> Impact:
-    own, leaving = integrator.of(mode), system.leaving(mode)
+    own, leaving = integrator.of(mode), system.ways_out(mode)
     preferred = leaving.index(expected) if expected in leaving else None
     end = integrate(
         system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own, owed=owed, preferred=preferred
     )
     missed = (end.result == RESULTS.successful) & (end.event < 0)
     result = choose(missed, RESULTS.no_crossing, end.result)
-    transition = jnp.array(leaving or (-1,))[jnp.maximum(end.event, 0)]
+    way = jnp.array(leaving or (-1,))[jnp.maximum(end.event, 0)]
+    transition, index = system.place(way)
+    index = jnp.full_like(way, -1) if index is None else index
     found = Impact(
-        end.t, end.x, transition, end.guard_rate, end.steps, end.beyond, result, end.together, end.close
-    )  # fmt: skip
+        end.t, end.x, transition, index, end.guard_rate, end.steps, end.beyond, result, way, end.together, end.close
+    )
     good = result == RESULTS.successful
     return known_where(good | (result == RESULTS.simultaneous_guards) if len(leaving) > 1 else good, found)
 
@@ -129,7 +131,8 @@ def _run(
 def known_where(good: Flag, found: Impact) -> Impact:
     """The impact with its numbers where `good`, NaN elsewhere."""
     t, x, rate = (nan_unless(good, value) for value in (found.t, found.x, found.guard_rate))
-    return dataclasses.replace(found, t=t, x=x, transition=jnp.where(good, found.transition, -1), guard_rate=rate)
+    transition, index, way = (jnp.where(good, each, -1) for each in (found.transition, found.index, found._way))
+    return dataclasses.replace(found, t=t, x=x, transition=transition, index=index, guard_rate=rate, _way=way)
 
 
 def flow_to_guard(
@@ -177,6 +180,7 @@ def flow_to_guard(
     integrator = for_modes(system, integrator)
     integrator.of(mode).tolerances(x.dtype)
     t = jnp.asarray(t, x.dtype)
+    system = sized(system, t, x, params)
     check_mode(system, mode, t, x, params)
     found = _run_within(system, mode, t, x, params, integrator)
     return raise_failure("flow_to_guard", found) if throw else found

@@ -41,7 +41,8 @@ def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -
 
     **Arguments:** `end`: for one event, two and so on, the mode that they lead to; by default, any mode.
     """
-    targets = [system.transitions[i].target for i in system.leaving(mode)]
+    ways = [(system.transitions[i].target, system.sizes[i]) for i in system.leaving(mode)]
+    targets = [target for target, members in ways for _ in range(min(members, MOST))]
 
     def ends(mode: str, events: int) -> set[str]:
         """The modes that so many events lead to."""
@@ -89,11 +90,11 @@ def impacts_in_step(
     if not several:
         return flags
     count = automaton.surfaces.count
-    numbers = jnp.array([system.names.index(names[k]) for k in several])
+    numbers = jnp.array([system.number(names[k]) for k in several])
     met, points = [], []
     for k in several:
-        impact, leaving = impacts[k], system.leaving(names[k])
-        own = jnp.any(impact._together) & (jnp.array(leaving) == impact.transition)
+        impact, leaving = impacts[k], system.ways_out(names[k])
+        own = jnp.any(impact._together) & (jnp.array(leaving) == impact._way)
         met.append(jnp.pad(impact._together | own, (0, count - len(leaving))))
         points.append((impact.t, automaton.pad(impact.x), impact._close))
     met, (t, z, close) = jnp.stack(met), jax.tree.map(lambda *each: jnp.stack(each), *points)
@@ -123,7 +124,7 @@ def without_order(
     passed = impacts_in_step(system, names, may, impacts, params)
     found = []
     for name, impact, same in zip(names, impacts, passed, strict=True):
-        if len(system.leaving(name)) > 1:
+        if len(system.ways_out(name)) > 1:
             together = impact.result == RESULTS.simultaneous_guards
             result = choose(together & same, RESULTS.successful, impact.result)
             impact = known_where(~together | same, dataclasses.replace(impact, result=result))
@@ -133,19 +134,19 @@ def without_order(
 
 class Owed(eqx.Module):
     """Events that were met together with one that has been taken. `left`: how many are still to be taken. `close`: the time
-    within which they fell. `spent`: the transitions taken since, whose guards may still be zero."""
+    within which they fell. `spent`: the ways taken since, whose guards may still be zero."""
 
     left: Index
     close: Time
-    spent: Bool[Array, " transitions"]
+    spent: Bool[Array, " ways"]
 
     def within(self, leaving: Array) -> Guards:
-        """`owed` of `integrate` for a mode that the transitions `leaving` leave, -1 in unused places."""
+        """`owed` of `integrate` for a mode that the ways `leaving` leave, -1 in unused places."""
         there = (self.left > 0) & (leaving >= 0) & ~self.spent[leaving]
         return jnp.where(there, self.close, -1)
 
     def after(self, taken: Index, together: Mask, close: Time, brief: Flag) -> "Owed":
-        """What is owed after the transition `taken`, whose guard was met `together` with others within the time `close`.
+        """What is owed after the way `taken`, whose guard was met `together` with others within the time `close`.
         **Arguments:** `brief`: whether the arc took no longer than events that are still to be taken."""
         fresh = jnp.any(together)
         left = jnp.where(fresh, jnp.sum(together), jnp.where(brief, jnp.maximum(self.left - 1, 0), 0))
@@ -155,13 +156,13 @@ class Owed(eqx.Module):
 
 def nothing_owed(system: HybridSystem, dtype) -> Owed:
     """The `Owed` without events that are still to be taken."""
-    return Owed(jnp.array(0), jnp.zeros((), dtype), jnp.zeros(len(system.transitions), bool))
+    return Owed(jnp.array(0), jnp.zeros((), dtype), jnp.zeros(sum(system.sizes), bool))
 
 
 def owed_after(impact: Impact, t: Time, owed: Owed) -> Owed:
     """What is owed after an impact at the end of an arc from the time `t`."""
     brief = stop_gradient(impact.t - t) <= 2 * owed.close
-    return owed.after(impact.transition, impact._together, impact._close, brief)
+    return owed.after(impact._way, impact._together, impact._close, brief)
 
 
 def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
@@ -190,10 +191,10 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
 
         return guards
 
-    def reset_of(transition):
+    def reset_of(way):
         def after(t, z, arrays):
             automaton, params = eqx.combine(arrays, rest)
-            return automaton.jump(t, z, transition, params)
+            return automaton.jump(t, z, way, params)
 
         return after
 
@@ -229,7 +230,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
         start = z * (1 + nudge * 64 * eps * jnp.cos(1.0 + jnp.arange(size, dtype=dtype)))
         columns = jnp.eye(size + 1, size, dtype=dtype)
         sizes = jnp.abs(start), jnp.abs(columns)
-        spent = jnp.zeros(len(automaton.system.transitions), bool)
+        spent = jnp.zeros(sum(automaton.system.sizes), bool)
         carry = mode, start, columns, jnp.sum(met), jnp.sum(met) <= most, spent, sizes
         (mode_end, z_end, columns_end, left, sound, _, sizes), _ = jax.lax.scan(one, carry, choices)
         return mode_end, z_end, columns_end, sound & (left == 0), sizes

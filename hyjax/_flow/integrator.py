@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, of_arc
 from .implicit_step import implicit_tableau
 
 
@@ -262,8 +262,8 @@ class ModeIntegrators(eqx.Module):
     parts: tuple[Integrator, ...]
 
     def of(self, mode: str) -> Integrator:
-        """The integrator of a mode."""
-        return self.parts[self.names.index(mode)]
+        """The integrator of a mode, or of the mode of an arc."""
+        return self.parts[self.names.index(of_arc(mode, self.names)[0])]
 
     def rebuilt(self, parts: Sequence[Integrator]) -> "ModeIntegrators":
         """The same modes with other integrators, in the order of `names`."""

@@ -50,8 +50,9 @@ def joint_system(
     """The hybrid system of `(x, y)`.
 
     **Arguments:** `flow`: from the name of a mode to the rate of `(x, y)` there. `jump`: from the index of a transition to
-    `(x, y)` after it; `None` for the flows alone, without events and domains. Both give functions of `(t, z, q)`. `names`: of the
-    coordinates of a mode of the joint system. `first`: the place of `x` in `z`. `params_of`: $p$ of $q$.
+    `(x, y)` after it; `None` for the flows alone, without events and domains. Both give functions of `(t, z, q)`, that of a
+    family of transitions takes the number of a member too. `names`: of the coordinates of a mode of the joint system. `first`:
+    the place of `x` in `z`. `params_of`: $p$ of $q$.
     """
 
     def of_state(fn: Callable | None, mode: Mode):
@@ -105,8 +106,8 @@ def _with_rate(
     return jnp.append(vector_field(t, z[:-1], params_of(q)), jnp.asarray(rate(t, z[:-1], q), z.dtype))
 
 
-def _with_last(reset: Reset, params_of: ParamsOf, t: Time, z: State, q: Params) -> Float[Array, " post"]:
-    return jnp.append(reset(t, z[:-1], params_of(q)), z[-1])
+def _with_last(reset: Reset, params_of: ParamsOf, t: Time, z: State, q: Params, *member) -> Float[Array, " post"]:
+    return jnp.append(reset(t, z[:-1], params_of(q), *member), z[-1])
 
 
 def retimed(system: HybridSystem) -> HybridSystem:

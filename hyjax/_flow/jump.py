@@ -14,14 +14,20 @@ def reset(transition: Transition, t: Time, x: State, params: Params) -> Float[Ar
 
 
 def saltation_matrix(
-    system: HybridSystem, transition: Transition | int, t: float | Time, x: State, params: Params
+    system: HybridSystem,
+    transition: Transition | int,
+    t: float | Time,
+    x: State,
+    params: Params,
+    index: int | None = None,
 ) -> Matrix:
     r"""The saltation matrix: the map of variations at fixed time across an event. $\delta x^+ = \Xi\,\delta x^-$.
 
     $$\Xi = D_xR + \frac{(f_J(t, x^+) - D_xR\,f_I(t, x^-) - D_tR)\,D_xg}{D_tg + D_xg\,f_I(t, x^-)}$$
 
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters. `transition`: one of `system.transitions`, or its
-    index. `t`, `x`: time and state before the jump, on the guard's surface; `x` of shape `(pre,)`.
+    index. `t`, `x`: time and state before the jump, on the guard's surface; `x` of shape `(pre,)`. `index`: of a family of
+    transitions, the number of the guard. `ValueError` for a family without it.
 
     **Returns:** shape `(post, pre)`; an entry has the unit of a coordinate after the jump over that of one before. Where the flow
     is tangent to the surface (grazing) the denominator is zero and entries are infinite or NaN; `flow_to_guard` reports grazing
@@ -40,6 +46,11 @@ def saltation_matrix(
     """
     if not isinstance(transition, Transition):
         transition = system.transitions[transition]
+    if transition.is_family and index is None:
+        raise ValueError(
+            "saltation_matrix: the transition is a family. Give index=, the number of the guard that falls."
+        )
+    transition = transition.member(index)
     fields = system.mode(transition.source).vector_field, system.mode(transition.target).vector_field
     t = jnp.asarray(t, x.dtype)
     jacobian, slip, delay, _ = variation_of_jump(*fields, transition.guard, transition.reset, t, x, params)

@@ -58,7 +58,8 @@ class Crossing(Shown):
 
     **Attributes:** `x`: the state there, of the section's mode; for a `Stroboscope` padded with zeros to the largest dimension of
     a mode. `time`: the duration, in units of time. `mode`: the index of the mode, in the order of `system.modes`. `transitions`:
-    those taken on the way, indices into `system.transitions`, -1 in unused rows, shape `(max_jumps,)`. `jumps`: their number.
+    those taken on the way, indices into `system.transitions`, -1 in unused rows, shape `(max_jumps,)`; `indices`: the numbers of
+    their guards in families of transitions, else -1, shape `(max_jumps,)`. `jumps`: their number.
     `result`: a code; unless `result` is `successful`, `x` and `time` are NaN.
 
     **Example:**
@@ -75,6 +76,7 @@ class Crossing(Shown):
     time: Scalar
     mode: Int[Array, ""]
     transitions: Int[Array, " max_jumps"]
+    indices: Int[Array, " max_jumps"]
     jumps: Int[Array, ""]
     result: RESULTS
 
@@ -106,7 +108,7 @@ class SectionMap(eqx.Module):
 
     def __call__(self, t: Time, z: Padded, mode: Index, params: Params) -> Passed:
         """The next crossing after the state `z`, padded, of a mode at the time `t`."""
-        automaton, at = Automaton(self.system), self.system.names.index(self.section.mode)
+        automaton, at = Automaton(self.system), self.system.number(self.section.mode)
         t1 = t + _longest(self.section, params, self.integrator, z.dtype)
         start, most = first_arc(automaton, z, mode, t, t1), self.max_jumps + isinstance(self.section, Section)
 
@@ -139,18 +141,18 @@ def check_section(
     params: Params,
     t: float | Time | None,
     integrator: IntegratorLike,
-) -> tuple[Time, State, Params, Integrators]:
-    """Check the arguments of an analysis by a section. **Returns:** `(t, x, params, integrator)`, the numbers as arrays; the
-    phase of a `Stroboscope` where `t` is `None`, or else 0."""
+) -> tuple[HybridSystem, Time, State, Params, Integrators]:
+    """Check the arguments of an analysis by a section. **Returns:** `(system, t, x, params, integrator)`, the numbers as arrays;
+    the phase of a `Stroboscope` where `t` is `None`, or else 0; the system knows the sizes of its families."""
     params = check_params(params)
     if t is None:
         t = section.start(params, jnp.asarray(x).dtype) if isinstance(section, Stroboscope) else 0.0
-    t, x, _, params, integrator = check_simulation(system, x, params, section.mode, t, jnp.inf, 0, integrator)
+    system, t, x, _, params, integrator = check_simulation(system, x, params, section.mode, t, jnp.inf, 0, integrator)
     if isinstance(section, Section):
         shape = eqx.filter_eval_shape(section.surface, t, x, params)
         if getattr(shape, "shape", None) != () or shape.dtype != x.dtype:
             raise ValueError(f"section: surface must return shape () of dtype {x.dtype.name}, not {shape}.")
-    return t, x, params, integrator
+    return system, t, x, params, integrator
 
 
 @short_run
@@ -164,16 +166,16 @@ def crossing_of(
         # The state after a period may be in any mode: the passes are one flow.
         return _next_crossing(system, section.lasting(passes), t, x, params, passes * max_jumps, integrator)
     each = _next_crossing(system, section, t, x, params, max_jumps, integrator)
-    time, jumps, taken, result = each.time, each.jumps, [each.transitions], each.result
+    time, jumps, taken, result = each.time, each.jumps, [(each.transitions, each.indices)], each.result
     for _ in range(passes - 1):
         each = _next_crossing(system, section, t + time, each.x, params, max_jumps, integrator)
         time, jumps = time + each.time, jumps + each.jumps
-        taken.append(each.transitions)
+        taken.append((each.transitions, each.indices))
         result = choose(result == RESULTS.successful, each.result, result)
-    rows = jnp.concatenate(taken)
+    rows, indices = (jnp.concatenate(column) for column in zip(*taken, strict=True))
     # Those taken come first, as after one pass.
-    rows = rows[jnp.argsort(rows < 0, stable=True)]
-    return Crossing(each.x, time, each.mode, rows, jumps, result)
+    first = jnp.argsort(rows < 0, stable=True)
+    return Crossing(each.x, time, each.mode, rows[first], indices[first], jumps, result)
 
 
 def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator) -> Crossing:
@@ -187,14 +189,15 @@ def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max
     if on_surface:
         reached = mode == len(system.names)
         result = choose((result == RESULTS.successful) & ~reached, RESULTS.no_crossing, result)
-        mode, jumps = jnp.array(system.names.index(section.mode)), jumps - 1
+        mode, jumps = jnp.array(system.number(section.mode)), jumps - 1
         # The time at which the last arc, in which nothing flows, starts.
         end = flown.start_times[jnp.maximum(flown.jumps, 0)]
     good = result == RESULTS.successful
     taken = flown.transitions[:max_jumps]
     taken = jnp.where(taken < len(system.transitions), taken, -1)
     z = flown.x[: x.size] if on_surface else flown.x
-    return Crossing(nan_unless(good, z), nan_unless(good, end - t), mode, taken, jnp.maximum(jumps, 0), result)
+    indices, jumps = flown.indices[:max_jumps], jnp.maximum(jumps, 0)
+    return Crossing(nan_unless(good, z), nan_unless(good, end - t), mode, taken, indices, jumps, result)
 
 
 @short_run

@@ -24,7 +24,7 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
-from .check import check_mode, check_params, check_state
+from .check import check_mode, check_params, check_state, sized
 from .in_step import any_in_step, in_step, nothing_owed, Owed
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
@@ -79,7 +79,7 @@ def simulate(
 
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
-    t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    system, t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
     if times is not None and not record:
         raise ValueError("simulate: times= needs the arcs: simulate with record=True.")
     times = None if times is None else jnp.asarray(times, x0.dtype)
@@ -109,8 +109,9 @@ def check_simulation(
     t1: float | Time,
     max_jumps: int,
     integrator: IntegratorLike,
-) -> tuple[Time, State, Time, Params, Integrators]:
-    """Check the arguments of `simulate`. **Returns:** `(t0, x0, t1, params, integrator)`, the numbers as arrays."""
+) -> tuple[HybridSystem, Time, State, Time, Params, Integrators]:
+    """Check the arguments of `simulate`. **Returns:** `(system, t0, x0, t1, params, integrator)`, the numbers as arrays; the
+    system knows the sizes of its families."""
     params = check_params(params)
     x0 = check_state(x0, system.mode(mode).dimension, mode)
     integrator = for_modes(system, integrator)
@@ -118,13 +119,14 @@ def check_simulation(
     if not isinstance(max_jumps, int) or max_jumps < 0:
         raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
     t0, t1 = jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
+    system = sized(system, t0, x0, params)
     for name, each in system.modes.items():
         check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
     known = not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer)
     # Under `jit` a comparison of JAX arrays is traced even where both are known.
     if known and float(t1) < float(t0):
         raise ValueError(f"simulate: the end time t1={t1} lies before the start time t0={t0}. Give t1 >= t0.")
-    return t0, x0, t1, params, integrator
+    return system, t0, x0, t1, params, integrator
 
 
 def run_simulation(
@@ -140,7 +142,7 @@ def run_simulation(
     record: bool = True,
 ) -> Trajectory:
     """`simulate` without the checks of its arguments, for the automaton of a system."""
-    index = jnp.array(automaton.names.index(mode))
+    index = jnp.array(automaton.system.number(mode))
     if not record:
         return _simulate_end(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator)
     return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, times)
@@ -161,8 +163,8 @@ def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -
     times, states, integers = jnp.zeros(0, z.dtype), jnp.zeros((0, z.size), z.dtype), jnp.zeros(0, mode.dtype)
     return Trajectory(
         t=t, x=z, mode=mode, start_times=times, end_times=times, x_starts=states, x_ends=states, modes=integers,
-        transitions=integers, guard_rates=times, at_once=jnp.zeros(0, bool), jumps=jumps, result=result, samples=None,
-        params=params, system=automaton.system, integrator=integrator,
+        transitions=integers, indices=integers, guard_rates=times, at_once=jnp.zeros(0, bool), jumps=jumps, result=result,
+        samples=None, params=params, system=automaton.system, integrator=integrator,
     )  # fmt: skip
 
 
@@ -175,7 +177,7 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times
         automaton, z0, t0, t1, params = inputs
         final, rows = _scan(automaton, z0, mode0, t0, t1, params, max_jumps, plain)
         varying = final.t, final.z, rows.start, rows.end, rows.x_start, rows.x_end, rows.guard_rate
-        return varying, (final.mode, final.result, rows.there, rows.jumped, rows.at_once, rows.mode, rows.transition)
+        return varying, (final.mode, final.result, rows.there, rows.jumped, rows.at_once, rows.mode, rows.way)
 
     # One Jacobian of all arcs together serves reverse mode. (Hazard: reverse mode through a scan of arcs, differentiated once
     # more, drops the arcs' custom rules, because JAX inlines them when it hoists loop-invariant operations out of the scan.)
@@ -185,14 +187,16 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times
     )
     t, z, *reals = varying
     starts, ends, x_starts, x_ends, rates = (nan_unless(rows_of(there, column), column) for column in reals)
-    modes, transitions = (jnp.where(there, column, -1) for column in integers)
+    modes, ways = (jnp.where(there, column, -1) for column in integers)
+    transitions, indices = automaton.system.place(ways)
+    indices = jnp.full_like(ways, -1) if indices is None else indices
     samples = None
     if times is not None:
         samples = samples_at(automaton, (starts, ends, x_starts, modes), times, params, integrator)
     return Trajectory(
         t=t, x=z, mode=mode, start_times=starts, end_times=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
-        transitions=transitions, guard_rates=rates, at_once=jumped & beyond, jumps=jnp.sum(jumped), result=result,
-        samples=samples, params=params, system=automaton.system, integrator=integrator,
+        transitions=transitions, indices=indices, guard_rates=rates, at_once=jumped & beyond, jumps=jnp.sum(jumped),
+        result=result, samples=samples, params=params, system=automaton.system, integrator=integrator,
     )  # fmt: skip
 
 
@@ -211,7 +215,7 @@ class Instant(eqx.Module):
     z: Padded
 
     def after(self, t: Time, end: Arrival, taken: Index, mode: Index, z: Padded) -> tuple["Instant", Flag]:
-        """The instant after the jump of an arc from the time `t`, by the transition `taken`, and whether the jumps go on without
+        """The instant after the jump of an arc from the time `t`, by the way `taken`, and whether the jumps go on without
         end: mode and state repeat earlier ones (Brent's method to find a cycle). Owed jumps are finitely many, and may leave mode
         and state unchanged."""
         brief = stop_gradient(end.t - t) <= 2 * self.owed.close
@@ -250,7 +254,7 @@ class ArcRow(eqx.Module):
     x_end: Padded
     guard_rate: Scalar
     mode: Index
-    transition: Index
+    way: Index
     at_once: Flag
 
 
@@ -279,7 +283,7 @@ def flow_arc(
     integrator: Integrators,
     watch: Watch | None = None,
 ) -> tuple[Arrival, Index]:
-    """The end of an arc without the jump there, and the transition whose guard was met, or -1. **Arguments:** `start`: of the
+    """The end of an arc without the jump there, and the way whose guard was met, or -1. **Arguments:** `start`: of the
     simulation. `watch`: what to record of every step."""
     # An arc after the end begins where the simulation begins and takes no step.
     t, z, mode = (jnp.where(now.done, a, b) for a, b in ((start.t, now.t), (start.z, now.z), (start.mode, now.mode)))
@@ -295,14 +299,14 @@ def flow_arc(
         same = in_step(automaton, end.t, end.x, mode, met, end.close, params)
         passed = same & (end.result == RESULTS.simultaneous_guards)
         end = dataclasses.replace(end, result=choose(passed, RESULTS.successful, end.result))
-    return end, automaton.transition(mode, end.event)
+    return end, automaton.way(mode, end.event)
 
 
 def leave_arc(
     automaton: Automaton, now: ArcStart, last: Flag, end: Arrival, taken: Index, z_after: Padded
 ) -> tuple[ArcStart, ArcRow]:
     """The start of the next arc. **Arguments:** `now`: the start of the arc. `last`: no jump may follow. `z_after`: the state
-    after the transition `taken`."""
+    after the way `taken`."""
     result, met = end.result, taken >= 0
     why = ((last, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
     for failed, failure in why:

@@ -117,7 +117,7 @@ def _surrounded(
     automaton, z, params = automaton.of_state(z, mode, params)
     surfaces, eps = automaton.surfaces, float(jnp.finfo(z.dtype).eps)
     leaves = jnp.argmax(falls)
-    there = jnp.maximum(automaton.transition(mode, leaves), 0)
+    there = jnp.maximum(automaton.way(mode, leaves), 0)
     behind = automaton.target(there)
 
     def looked_at(inputs: Float[Array, " inputs"]) -> tuple[Array, Array, Guards]:
@@ -134,8 +134,8 @@ def _surrounded(
     falls_back = (own < 0) & jnp.isfinite(own) & (jnp.abs(values[0]) <= jnp.maximum(noise, time_rounding * -own))
     falls_back = falls_back & surfaces.armed(t, z, (behind, params))
     returns = jnp.argmax(falls_back)
-    back = jnp.maximum(automaton.transition(behind, returns), 0)
-    after = jax.vmap(lambda transition: automaton.jump(t, z, transition, params))(jnp.stack([there, back]))
+    back = jnp.maximum(automaton.way(behind, returns), 0)
+    after = jax.vmap(lambda way: automaton.jump(t, z, way, params))(jnp.stack([there, back]))
     near = 64 * eps * jnp.abs(z) + time_rounding * jnp.max(jnp.abs(flows[0]), axis=0)
     stays = jnp.all((jnp.abs(after - z) <= near) | follows[: z.size])
     (fall, rise), (rise_behind, fall_behind) = rates[:, 0, :, leaves].T, rates[:, 1, :, returns].T

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import equinox.internal as eqxi
@@ -13,7 +13,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.trees import MOST_PARTS
-from .._system.system import Mode
+from .._system.system import Armed, Guard, Mode, Transition
 from .._system.types import Params, Scalar, State, Time
 
 Guards = Float[Array, " guards"]
@@ -94,15 +94,44 @@ class Surfaces(eqx.Module):
         return values, jnp.where(jnp.isfinite(rates), rates, 0)
 
 
-def one_only(inputs: PyTree, k: int, only: Int[Array, ""] | None) -> PyTree:
-    """The inputs of guard `k`, without derivatives if another guard is asked for.
+# The guard, `armed` and number of members of a transition, `None` of a single one.
+Way = tuple[Guard, Armed | None, int | None]
 
-    The derivative of that guard may be infinite or NaN, as that of a square root: reverse mode would multiply it by zero.
+
+def ways_of(transitions: Sequence[Transition]) -> list[Way]:
+    return [(each.guard, each.armed, each._members) for each in transitions]
+
+
+def guards_of(
+    ways: Sequence[Way], t: Time, x: State, params: Params, only: Int[Array, ""] | None = None
+) -> list[Guards]:
+    """The values of the guards of transitions, one after another. **Arguments:** `only`: see `Surfaces`.
+
+    The derivative of a guard may be infinite or NaN, as that of a square root, and reverse mode would multiply it by zero: so the
+    inputs of all other transitions are constant.
     """
-    if only is None:
-        return inputs
-    freeze = lambda leaf: jnp.where(only == k, leaf, stop_gradient(leaf)) if eqx.is_inexact_array(leaf) else leaf
-    return jax.tree.map(freeze, inputs)
+    values, first = [], 0
+    for guard, _, members in ways:
+        asked, first = (first, first + (members or 1)), first + (members or 1)
+        inputs = t, x, params
+        if only is not None:
+            own = (only == asked[0]) if members is None else (only >= asked[0]) & (only < asked[1])
+            freeze = lambda leaf, own=own: (
+                jnp.where(own, leaf, stop_gradient(leaf)) if eqx.is_inexact_array(leaf) else leaf
+            )
+            inputs = jax.tree.map(freeze, inputs)
+        value = jnp.asarray(guard(*inputs), x.dtype)
+        values.append(value[None] if members is None else value)
+    return values
+
+
+def armed_of(ways: Sequence[Way], t: Time, x: State, params: Params) -> list[Mask]:
+    """Whether the guards of transitions are armed, one after another."""
+    flags = []
+    for _, armed, members in ways:
+        flag = jnp.array(True) if armed is None else jnp.asarray(armed(t, x, params))
+        flags.append(flag[None] if members is None else jnp.broadcast_to(flag, members))
+    return flags
 
 
 def no_surfaces() -> Surfaces:
@@ -128,24 +157,41 @@ def start_threshold(noise: Guards, h: Scalar, r: Guards) -> Guards:
 
 def known_to(
     surfaces: Surfaces, t: Time, x: State, args: PyTree, error: State
-) -> tuple[Guards, Guards, Float[Array, "n guards"]]:
-    """The guards, their rounding errors (see `rounding`), and their changes by an `error` of each coordinate of the state."""
+) -> tuple[Guards, Guards, Float[Array, "rows guards"]]:
+    """The guards, their rounding errors (see `rounding`), and their changes by an `error` of the state, in rows: of any sum of
+    columns, the sum of the absolute values is its change."""
     inputs = jnp.append(t, x)
     relative = 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(inputs)
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
-    values, (by_rounding, by_error) = _changes(at, inputs, relative, jnp.append(0, error))
-    return values, jnp.sum(jnp.abs(by_rounding), axis=0), by_error[1:]
+    values, (by_rounding, by_error) = _changes(at, surfaces.count, inputs, relative, jnp.append(0, error))
+    return values, jnp.sum(jnp.abs(by_rounding), axis=0), by_error
+
+
+# The changes of many guards of a long state are looked at in this number of directions.
+DIRECTIONS = 12
+
+
+def _in_directions(inputs: Float[Array, " inputs"], count: int) -> bool:
+    """Whether `count` guards are so many that their changes by each input are too many numbers."""
+    return inputs.size > MOST_PARTS + 1 and count > MOST_PARTS
 
 
 def _changes(
-    at: Callable, inputs: Float[Array, " inputs"], *moves: Float[Array, " inputs"]
-) -> tuple[Guards, list[Float[Array, "inputs guards"]]]:
-    """The guards `at(inputs)`, and how they change when each input alone moves by its part of `moves`, for each of these.
+    at: Callable, count: int, inputs: Float[Array, " inputs"], *moves: Float[Array, " inputs"]
+) -> tuple[Guards, list[Float[Array, "rows guards"]]]:
+    r"""The guards `at(inputs)`, and how they change when each input alone moves by its part of `moves`, for each of these.
 
     By differences, because the gradient of a guard such as a norm may be infinite or not exist; of more than `MOST_PARTS` inputs
-    by gradients, in reverse mode, where the guards can be differentiated so.
+    by gradients, in reverse mode, where the guards can be differentiated so. Of many guards of a long state a row is the change
+    where all inputs move, each one way or the other: twice the mean of the absolute values is between the root of the sum of the
+    squares of the changes by each input and twice their sum (Khinchine's inequality), and the rows are so much smaller.
     """
     finite = lambda change: jnp.where(jnp.isfinite(change), change, 0)
+    if _in_directions(inputs, count):
+        ways = np.random.default_rng(0).choice([-1.0, 1.0], (DIRECTIONS, inputs.size)).astype(inputs.dtype)
+        values = at(inputs)
+        moved = [jax.vmap(lambda way, move=move: at(inputs + way * move) - values)(ways) for move in moves]
+        return values, [finite(change) * (2 / DIRECTIONS) for change in moved]
     if inputs.size > MOST_PARTS + 1:
         try:
             values, pull = jax.vjp(at, inputs)
@@ -177,10 +223,14 @@ def rounding(
     relative = unit * jnp.abs(inputs)
     moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
-    _, (change,) = _changes(at, inputs, moves)
-    change = jnp.abs(change)
-    part = relative / jnp.where(moves > 0, moves, 1)
-    noise, error = part @ change, jnp.sum(change, axis=0)
+    if _in_directions(inputs, surfaces.count):
+        _, changes = _changes(at, surfaces.count, inputs, relative, moves)
+        noise, error = (jnp.sum(jnp.abs(change), axis=0) for change in changes)
+    else:
+        _, (change,) = _changes(at, surfaces.count, inputs, moves)
+        change = jnp.abs(change)
+        part = relative / jnp.where(moves > 0, moves, 1)
+        noise, error = part @ change, jnp.sum(change, axis=0)
     # Elsewhere the rounding of the state is not much less than that of the constants. One flag for the whole batch.
     small = jnp.any(jnp.abs(x) <= float(jnp.finfo(x.dtype).eps) ** 0.25)
     own = lambda: jnp.where(small, _own_rounding(jax.vmap(at)(inputs + _along_a_line(x))), 0)

@@ -99,8 +99,8 @@ class Event(Shown):
     """A jump of a trajectory.
 
     **Attributes:** `t`: its time. `before`, `after`: the states before and after the jump, of the dimensions of the modes
-    `source` and `target`. `transition`: index into `system.transitions`. `guard_rate`: `D_t g + D_x g f < 0` before the jump,
-    in the guard's units per time.
+    `source` and `target`. `transition`: index into `system.transitions`; `index`: the number of the guard in a family of
+    transitions, else -1. `guard_rate`: `D_t g + D_x g f < 0` before the jump, in the guard's units per time.
 
     **Example:**
 
@@ -119,6 +119,7 @@ class Event(Shown):
     target: str = eqx.field(static=True)
     transition: int = eqx.field(static=True)
     guard_rate: float
+    index: int = eqx.field(static=True, default=-1)
 
 
 class Trajectory(Shown):
@@ -131,7 +132,8 @@ class Trajectory(Shown):
     **Attributes:** `t`, `x`, `mode`: final time, state and mode, shapes `()`, `(size,)`, `()`; modes are numbered in the order of
     `system.modes`. `start_times`, `end_times`: of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: states at the arcs' starts and
     ends, after and before the jumps, shape `(arcs, size)`. `modes`: shape `(arcs,)`. `transitions`: the transition whose guard
-    ended the arc, -1 for none, shape `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `at_once`: whether
+    ended the arc, -1 for none, shape `(arcs,)`. `indices`: the number of that guard in a family of transitions, else -1, shape
+    `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `at_once`: whether
     the jump was taken where the arc began, its guard beyond the surface (see `Transition`), shape `(arcs,)`. `jumps`: the
     number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the `times` given to `simulate`, or `None`.
 
@@ -157,6 +159,7 @@ class Trajectory(Shown):
     x_ends: Float[Array, "arcs size"]
     modes: Int[Array, " arcs"]
     transitions: Int[Array, " arcs"]
+    indices: Int[Array, " arcs"]
     guard_rates: Float[Array, " arcs"]
     at_once: Bool[Array, " arcs"]
     jumps: Int[Array, ""]
@@ -212,6 +215,7 @@ class Trajectory(Shown):
                     target=names[target],
                     transition=int(self.transitions[k]),
                     guard_rate=float(self.guard_rates[k]),
+                    index=int(self.indices[k]),
                 )
             )
         return tuple(found)
@@ -357,7 +361,8 @@ def _fundamental_matrix(trajectory: Trajectory) -> Float[Array, "size size"]:
     there = trajectory.modes >= 0
     arcs = _columns(trajectory)
     x_ends = jnp.where(there[:, None], trajectory.x_ends, trajectory.x_starts[0])
-    each = (there, jnp.arange(there.size), arcs, x_ends, trajectory.transitions, trajectory.at_once)
+    ways = automaton.system.way_number(trajectory.transitions, trajectory.indices)
+    each = (there, jnp.arange(there.size), arcs, x_ends, ways, trajectory.at_once)
     dimensions = jnp.array([mode.dimension for mode in automaton.modes])
     real = jnp.arange(automaton.size) < dimensions[trajectory.modes[0]]
     start = jnp.diag(real.astype(trajectory.x.dtype))

@@ -47,7 +47,7 @@ def _arcs(trajectory, names: tuple[str, ...]) -> list[list[str]]:
             rows.append(["..."])
             continue
         times = (f"{float(each[k]):.12g}" for each in (trajectory.start_times, trajectory.end_times))
-        following = events[k].target if k < len(events) else ""
+        following = events[k].target + f" [{events[k].index}]" * (events[k].index >= 0) if k < len(events) else ""
         rows.append([*times, modes[k], following, *_state(trajectory, modes[k], trajectory.x_ends[k], names)])
     return rows
 
@@ -55,7 +55,7 @@ def _arcs(trajectory, names: tuple[str, ...]) -> list[list[str]]:
 def _state(trajectory, mode: str, x, names: tuple[str, ...]) -> list[str]:
     """The cells of a state; empty for coordinates that the mode does not have."""
     # A row of the record is padded to the largest dimension.
-    state = dict(zip(trajectory.system.modes[mode].coordinates, np.asarray(x), strict=False))
+    state = dict(zip(trajectory.system.mode(mode).coordinates, np.asarray(x), strict=False))
     return [f"{state[name]:.10g}" if name in state else "" for name in names]
 
 
@@ -88,6 +88,8 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
     data["source"] = ("event", np.array([event.source for event in events], dtype=str))
     data["target"] = ("event", np.array([event.target for event in events], dtype=str))
     data["transition"] = ("event", np.array([event.transition for event in events], dtype=np.int32))
+    if any(each.is_family for each in trajectory.system.transitions):
+        data["index"] = ("event", np.array([event.index for event in events], dtype=np.int32))
     data["guard_rate"] = ("event", np.array([event.guard_rate for event in events], dtype=float))
     coordinates = {
         "time": ("time", increasing(join([np.asarray(arc.t) for arc in arcs])), seconds),

@@ -229,13 +229,14 @@ def impact_loss(energy: Energy) -> Objective:
 
 def _arc_ends(orbit: PeriodicOrbit, params: Params) -> list[ArcEnd]:
     """For each jump of the orbit the mode and the state before it, and the mode and the state after it."""
-    following = (*orbit.sequence[1:], orbit.sequence[0])
+    modes = orbit.mode_names
+    following = (*modes[1:], modes[0])
     ends = []
     for stride, start in enumerate(orbit.start_times):
-        for arc, (mode, after) in enumerate(zip(orbit.sequence, following, strict=True)):
+        for arc, (mode, after) in enumerate(zip(modes, following, strict=True)):
             x = orbit.arc_ends[arc][stride]
             if arc < len(following) - 1:
-                into = orbit.system.transitions[orbit.system.route(orbit.sequence)[arc]]
+                into = orbit.system.way(orbit.system.route(orbit.sequence)[arc])
                 jumped = reset(into, start + orbit.jump_times[stride, arc], x, params)
             else:
                 jumped = orbit.nodes[(stride + 1) % orbit.strides]

@@ -221,7 +221,7 @@ def _rows(gait: OptimizedOrbit, objective: str, sign: int, units: Mapping[str, s
             else f"inactive, by {values[k, 1]:.3g}"
         )
         yield label, units.get(name, ""), limit + side * values[k], remark
-    names = gait.orbit.system.modes[gait.orbit.sequence[0]].coordinates
+    names = gait.orbit.system.mode(gait.orbit.sequence[0]).coordinates
     for name, pair in zip(names, np.transpose([orbit.x for orbit in orbits]), strict=True):
         yield name, of_system.coordinates.get(name, ""), pair, ""
     yield "period", of_system.time, [orbit.period for orbit in orbits], ""

@@ -43,10 +43,10 @@ NEAR = 1e-5
 def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: PeriodicOrbit) -> dict[str, Rate]:
     """The function of each mode of an orbit that has one. `ValueError`, for `hj.objectives.<name>`, for unknown modes."""
     if not isinstance(given, Mapping):
-        return dict.fromkeys(orbit.sequence, given)
+        return dict.fromkeys(orbit.mode_names, given)
     if unknown := [mode for mode in given if mode not in orbit.system.modes]:
         raise ValueError(f"{name}: {unknown} are not modes of the system, which has {list(orbit.system.modes)}.")
-    return {mode: given[mode] for mode in dict.fromkeys(orbit.sequence) if mode in given}
+    return {mode: given[mode] for mode in dict.fromkeys(orbit.mode_names) if mode in given}
 
 
 def remembered(make: Callable[[PeriodicOrbit], Made]) -> Callable[[PeriodicOrbit], Made]:
@@ -82,7 +82,7 @@ def turning_of(what: Measured) -> HybridSystem:
     system, functions = what
     turns = []
     for name, function in functions.items():
-        rate = rate_of(function, system.modes[name])
+        rate = rate_of(function, system.mode(name))
         turns += [Transition(name, name, guard, unchanged) for guard in (rate, lambda *at, rate=rate: -rate(*at))]
     return HybridSystem(system.modes, tuple(turns))
 
@@ -120,14 +120,14 @@ def turning_values(
 
 @long_run
 def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, most: int):
-    integrator, sequence = orbit.integrator, orbit.sequence
+    integrator, sequence = orbit.integrator, orbit.mode_names
     keeps_jacobian = integrator.loop == "lax"
     plain = without_jacobian(integrator) if keeps_jacobian else integrator
     system, functions = what
     pad = Automaton(system).pad
     ends = orbit.start_times[:, None] + orbit.jump_times
     begins = jnp.concatenate([orbit.start_times[:, None], ends[:, :-1]], axis=1)
-    ways = [orbit.system.transitions[k] for k in orbit.system.route(sequence)]
+    ways = [orbit.system.way(k) for k in orbit.system.route(orbit.sequence)]
     jumped = [
         jax.vmap(lambda t, x, way=way: reset(way, t, x, params))(t, x)
         for way, t, x in zip(ways[:-1], ends.T, orbit.arc_ends, strict=False)
@@ -157,7 +157,7 @@ def _pass(what: Measured, begins, ends, first, params: Params, fractions, sequen
     flows succeeded. `begins`, `ends`: of the arcs. `first`: the padded states at their starts."""
     automaton = Automaton(what[0])
     turning = Automaton(turning_of(what)) if most else None
-    modes = jnp.array([automaton.names.index(name) for name in sequence])
+    modes = jnp.array([automaton.system.number(name) for name in sequence])
 
     def arc(_, at):
         mode, t, last, z = at
@@ -213,7 +213,7 @@ def _locate(
 
 def _value(what: Measured, mode: str, params: Params, t: Time, z: Padded, turns: Bool[Array, ""]) -> Scalar:
     """The function at a point, with the second derivatives of a turning point's value where it `turns`."""
-    flow, function = what[0].modes[mode], what[1][mode]
+    flow, function = what[0].mode(mode), what[1][mode]
     x = z[: flow.dimension]
     value = jnp.asarray(function(t, x, params), x.dtype)
     rate = rate_of(function, flow)

@@ -168,10 +168,10 @@ def find_orbits(
     if step.sequence is None:
         batches, census = find_section_orbits(step, params, region, max_starts, key, method)
     else:
-        integrator = step.integrator_or(Integrator())
+        integrator, system = step.integrator_or(Integrator()), step.system
         for bound in region:
-            _, _, params = check(step.system, 0.0, bound, params, step.sequence, integrator)
-        batch = Batch(step.system, params, step.sequence, step.strides, method, integrator)
+            system, _, _, params = check(step.system, 0.0, bound, params, step.sequence, integrator)
+        batch = Batch(system, params, step.sequence, step.strides, method, integrator)
         with working("searching for periodic orbits"):
             solve = ft.partial(solve_batch, batch)
             orbits, census = search(solve, method, integrator, (low, high), max_starts, key)

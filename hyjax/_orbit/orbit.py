@@ -112,12 +112,17 @@ class PeriodicOrbit(Shown):
         """Whether every multiplier lies inside the unit circle."""
         return self.spectral_radius < 1
 
+    @property
+    def mode_names(self) -> tuple[str, ...]:
+        """The modes of the arcs of a stride: `sequence` without the numbers of guards in families."""
+        return tuple(self.system.names[self.system.number(name)] for name in self.sequence)
+
     def sample(self, n: int = 100) -> tuple[Arc, ...]:
         """States along each arc of the orbit, at `n` equidistant times from its start to its end."""
         return tuple(
             Arc(mode, t, x)
             for node, start in zip(self.nodes, self.start_times, strict=True)
-            for mode, (t, x) in zip(self.sequence, arcs_of_stride(self, node, start, n), strict=True)
+            for mode, (t, x) in zip(self.mode_names, arcs_of_stride(self, node, start, n), strict=True)
         )
 
     def plot(self, model=None):
@@ -243,5 +248,5 @@ def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
             return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
 
         arcs.append((times, jax.vmap(at)(times)))
-        t, x = impact.t, reset(orbit.system.transitions[index], impact.t, impact.x, orbit.params)
+        t, x = impact.t, reset(orbit.system.way(index), impact.t, impact.x, orbit.params)
     return arcs

@@ -30,7 +30,7 @@ def orbit_table(orbit) -> Table:
         min(12, digits_of(orbit.x.dtype)),
         units_of(None, orbit.params, orbit.system),
     )
-    names = orbit.system.modes[orbit.sequence[0]].coordinates
+    names = orbit.system.mode(orbit.sequence[0]).coordinates
     radius = without_rounding(np.max(np.abs(orbit.multipliers), axis=-1))
     columns = np.column_stack([orbit.x.reshape(count, -1), orbit.period.ravel(), radius.ravel()])
     residual = orbit.residual.ravel()
@@ -59,13 +59,13 @@ def side_by_side(orbits, title: str, width: int) -> Table:
 
 def _unit_of_residual(orbit, units) -> str:
     """The unit of the residual, the largest component of `S(x) - x`: that of the state, where all coordinates share one."""
-    found = {units.coordinates.get(name, "") for name in orbit.system.modes[orbit.sequence[0]].coordinates}
+    found = {units.coordinates.get(name, "") for name in orbit.system.mode(orbit.sequence[0]).coordinates}
     return found.pop() if len(found) == 1 else ""
 
 
 def _rows(orbit) -> Iterator[tuple[str, str, str]]:
     """Name, value and unit of each row."""
-    names, units = orbit.system.modes[orbit.sequence[0]].coordinates, units_of(None, orbit.params, orbit.system)
+    names, units = orbit.system.mode(orbit.sequence[0]).coordinates, units_of(None, orbit.params, orbit.system)
     digits, dtype = _digits(orbit), orbit.x.dtype
     yield "sequence", " -> ".join(orbit.sequence) + f", {orbit.strides} stride{'s' * (orbit.strides > 1)}", ""
     for name, value in zip(names, orbit.x, strict=True):

@@ -76,6 +76,7 @@ def periodic_orbit(
         orbit, reached = orbit_of_section(step, guess, params, method, jnp.asarray(near, guess.dtype))
         return _raise_failure(orbit, reached) if throw else orbit
     integrator = step.integrator_or(Integrator())
+    system = step.system
     if guess.ndim == 2:
         if not isinstance(method, MultipleShooting) or guess.shape[0] != strides:
             raise ValueError(
@@ -84,11 +85,11 @@ def periodic_orbit(
                 f"({guess.shape[1]},)."
             )
         for node in guess:
-            _, _, params = check(step.system, 0.0, node, params, step.sequence, integrator)
+            system, _, _, params = check(step.system, 0.0, node, params, step.sequence, integrator)
     else:
-        _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
+        system, _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
     near = jnp.asarray(near, guess.dtype)
-    orbit, reached = run_one_orbit(step.system, guess, params, step.sequence, strides, method, integrator, near)
+    orbit, reached = run_one_orbit(system, guess, params, step.sequence, strides, method, integrator, near)
     return _raise_failure(orbit, reached) if throw else orbit
 
 

@@ -51,7 +51,7 @@ class Problem(eqx.Module):
     def closing_jump(self, y: State, params: Params, t: Scalar | None = None) -> Array:
         """$R(t, y)$, the reset that closes the sequence. `t=None` means 0: a system that depends on time repeats itself, and
         the jump that closes the orbit restarts the clock."""
-        taken = self.system.transitions[self.system.route(self.sequence)[-1]]
+        taken = self.system.way(self.system.route(self.sequence)[-1])
         return reset(taken, jnp.zeros((), y.dtype) if t is None else t, y, params)
 
 
@@ -66,17 +66,18 @@ def shifts_phase(problem: Problem, params: Params, like: jax.Array) -> bool:
     guard that closes the orbit on the state. The return map, whose clock the closing jump restarts, does not see that."""
     if not depends_on_time(problem, params, like):
         return False
-    guard = problem.system.transitions[problem.system.route(problem.sequence)[-1]].guard
+    guard = problem.system.way(problem.system.route(problem.sequence)[-1]).guard
     t, before = jax.ShapeDtypeStruct((), like.dtype), jax.ShapeDtypeStruct((problem.before_dimension,), like.dtype)
     return computes_with_first(lambda x, t: guard(t, x, params), before, t)
 
 
 def uses_time(system: HybridSystem, modes: Iterable[str], taken: Iterable[int], params: Params, dtype) -> bool:
-    """Whether the vector field, a guard or `armed` of one of the modes, or the reset of a transition in `taken`, computes with
-    the time."""
+    """Whether the vector field, a guard or `armed` of one of the modes, or the reset of a way in `taken`, computes with the
+    time."""
     t = jax.ShapeDtypeStruct((), dtype)
     state = lambda name: jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype)
-    fns = [(system.transitions[i].reset, system.transitions[i].source) for i in taken]
+    ways = [system.way(i) for i in taken]
+    fns = [(way.reset, way.source) for way in ways]
     for name in dict.fromkeys(modes):
         ways = [system.transitions[i] for i in system.leaving(name)]
         fns += [(system.mode(name).vector_field, name), *((fn, name) for way in ways for fn in (way.guard, way.armed))]

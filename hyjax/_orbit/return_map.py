@@ -25,7 +25,8 @@ class ReturnMap(eqx.Module):
     **Arguments:**
 
     - `system`: a `HybridSystem`.
-    - Either `sequence`: mode names, static; or `section`: a `Section`, or a `Stroboscope` for a system that is forced with a
+    - Either `sequence`: mode names, static, an arc that a family of transitions ends with the number of the guard, such as
+      `"network[3]"`; or `section`: a `Section`, or a `Stroboscope` for a system that is forced with a
       period.
     - `strides`: $m$, the number of passes, static. `max_jumps`: of a `section`, the largest number of jumps in one pass, static.
     - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default that of the verb to which
@@ -78,7 +79,7 @@ class ReturnMap(eqx.Module):
                 f"ReturnMap: give either sequence= or section=, not {'both' if sequence is not None else 'neither'}."
             )
         if sequence is not None:
-            system.route(sequence)
+            system.passes(sequence)
             sequence = tuple(sequence)
         elif not isinstance(section, Section | Stroboscope):
             raise ValueError(
@@ -174,16 +175,17 @@ class ReturnMap(eqx.Module):
         """The arguments of a compiled map along the sequence, checked."""
         assert self.sequence is not None
         integrator = self.integrator_or(Integrator())
-        start, x, params = check(self.system, 0.0 if t is None else t, x, params, self.sequence, integrator)
-        return self.system, start, x, params, self.sequence * self.strides, integrator
+        known = check(self.system, 0.0 if t is None else t, x, params, self.sequence, integrator)
+        system, start, x, params = known
+        return system, start, x, params, self.sequence * self.strides, integrator
 
     def _of_section(self, x: State, params: Params, t: float | Time | None):
         """The arguments of a compiled map of the section, checked."""
         assert self.section is not None
-        start, x, params, integrator = check_section(
+        system, start, x, params, integrator = check_section(
             self.system, self.section, x, params, t, self.integrator_or(Integrator())
         )
-        return self.system, self.section, start, x, params, self.max_jumps, integrator, self.strides
+        return system, self.section, start, x, params, self.max_jumps, integrator, self.strides
 
 
 def require_map(step: ReturnMap, caller: str) -> None:

@@ -81,7 +81,7 @@ def _solve(
     """The fixed point near each guess."""
     integrator, method = limits.imposed_on(section_map.integrator, method)
     each, mode = dataclasses.replace(section_map, integrator=integrator), section_map.section.mode
-    home = jnp.array(each.system.names.index(mode))
+    home = jnp.array(each.system.number(mode))
     size = max(each.dimension for each in each.system.modes.values())
 
     def laps(x):
@@ -173,12 +173,12 @@ def _prepared(
     for states that are checked."""
     assert step.section is not None
     for x in states:
-        _, _, checked, given = check_section(
+        system, _, _, checked, given = check_section(
             step.system, step.section, x, params, None, step.integrator_or(Integrator())
         )
-    system, section = at_phase(step.system, step.section)
+    system, section = at_phase(system, step.section)
     extended = with_section_mode(system, section)
-    every, dtype = range(len(extended.transitions)), jnp.asarray(states[0]).dtype
+    every, dtype = range(len(extended.ways)), jnp.asarray(states[0]).dtype
     if isinstance(section, Section) and uses_time(extended, extended.names, every, checked, dtype):
         raise ValueError(
             f"{caller}: the system depends on time, so that an orbit closes after a multiple of a period: use section="
@@ -206,8 +206,12 @@ def _sequence_from(step: ReturnMap, copies: dict[int, str], x: State, params: Pa
         assert isinstance(passed, Crossing)
         if not bool(passed.result == RESULTS.successful):
             return (home,)
-        taken = [k for k in np.asarray(passed.transitions).tolist() if k >= 0]
-        sequence += [copies[k] if k in copies else system.transitions[k].target for k in taken]
+        rows = zip(np.asarray(passed.transitions).tolist(), np.asarray(passed.indices).tolist(), strict=True)
+        for taken, index in rows:
+            if taken >= 0:
+                # The arc that ends here names the guard of the family that ends it.
+                sequence[-1] += f"[{index}]" * (index >= 0)
+                sequence.append(copies[taken] if taken in copies else system.transitions[taken].target)
         # A stroboscope may find the state in another mode, where the crossing is none.
         if k < step.strides - 1 and system.names[int(passed.mode)] == step.mode:
             sequence.append(home)

@@ -367,7 +367,7 @@ def _arc_equations(
         none = nothing_owed(problem.system, dtype)
         owed = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (strides, *leaf.shape)), none)
     for j, mode in enumerate(problem.sequence):
-        into = problem.system.transitions[route[j - 1]]
+        into = problem.system.way(route[j - 1])
         before = z[:, corners[j - 1] : corners[j]] if j else jnp.roll(z[:, corners[-2] :], 1, axis=0)
         # The first arc starts at time 0: the jump before it is taken at time 0, not at the time of the unknown.
         running = (each > 0) if j == 0 else jnp.ones(strides, bool)
@@ -378,11 +378,11 @@ def _arc_equations(
 
         def arc(start, mode=mode, expected=route[j], may=may[j : j + 1]):
             start, owed = start
-            within = None if owed is None else owed.within(jnp.array(problem.system.leaving(mode)))
+            within = None if owed is None else owed.within(jnp.array(problem.system.ways_out(mode)))
             impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator, expected, within)
             owed = None if owed is None else owed_after(impact, start[0], owed)
             (impact,) = without_order(problem.system, (mode,), may, (impact,), params)
-            wrong = (impact.result == RESULTS.successful) & (impact.transition != expected)
+            wrong = (impact.result == RESULTS.successful) & (impact._way != expected)
             code = choose(wrong, RESULTS.unexpected_transition, impact.result)
             return jnp.append(impact.t, impact.x), (impact.guard_rate, code, owed)
 
@@ -403,7 +403,7 @@ def _arc_equations(
         rates.append(rate)
 
         # The stride's Jacobian from section to section: this arc, then the jump that ends it.
-        out = problem.system.transitions[route[j]]
+        out = problem.system.way(route[j])
 
         def leave(end, out=out):
             return jnp.append(end[0], reset(out, end[0], end[1:], params))

@@ -57,15 +57,15 @@ def run_stride(
     owed = nothing_owed(system, x.dtype) if any(may) else None
     arcs = [run_to_guard] * len(sequence) if arcs is None else arcs
     for mode, expected, to_guard in zip(sequence, route, arcs, strict=True):
-        within = None if owed is None else owed.within(jnp.array(system.leaving(mode)))
+        within = None if owed is None else owed.within(jnp.array(system.ways_out(mode)))
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
         owed = None if owed is None else owed_after(impact, t, owed)
-        t, x = impact.t, reset(system.transitions[expected], impact.t, impact.x, params)
+        t, x = impact.t, reset(system.way(expected), impact.t, impact.x, params)
         impacts.append(impact)
     impacts, result = without_order(system, sequence, may, impacts, params), RESULTS.successful
     for impact, expected in zip(impacts, route, strict=True):
         code = choose(
-            (impact.result == RESULTS.successful) & (impact.transition != expected),
+            (impact.result == RESULTS.successful) & (impact._way != expected),
             RESULTS.unexpected_transition,
             impact.result,
         )
@@ -119,7 +119,7 @@ def monodromy_of_stride(system, t, x, params, sequence, integrator):
     pushed = pushable(integrator)
     for mode, taken, impact in zip(sequence, system.route(sequence), through.impacts, strict=True):
         flow = jax.jacfwd(lambda x: flow_for(system, mode, t, x, impact.t, params, pushed))(x)  # noqa: B023
-        way, total = system.transitions[taken], flow @ total
+        way, total = system.way(taken), flow @ total
         fields = system.mode(way.source).vector_field, system.mode(way.target).vector_field
         jacobian, slip, late, _ = variation_of_jump(*fields, way.guard, way.reset, impact.t, impact.x, params)
         # A jump that is taken at once is as late as the one before it, and at the start is not late.

@@ -164,7 +164,7 @@ def _with_difference(system: HybridSystem) -> HybridSystem:
     same state: forces of another phase may have the same effect on a whole arc. Its parameters are `(params, period)`."""
 
     def difference(name: str) -> VectorField:
-        field = system.modes[name].vector_field
+        field = system.mode(name).vector_field
         return lambda t, x, q: jnp.max(jnp.abs(field(t, x, q[0]) - field(t - q[1], x, q[0])))
 
     return extended(system, "difference from the last lap", difference, lambda q: q[0])

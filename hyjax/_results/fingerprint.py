@@ -28,7 +28,8 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
         "model": model_name(system),
         "modes": {name: list(mode.coordinates) for name, mode in system.modes.items()},
         "transitions": [
-            [each.source, each.target, *(["at once"] if each.at_once else [])] for each in system.transitions
+            [each.source, each.target, *(["at once"] if each.at_once else []), *(["family"] if each.is_family else [])]
+            for each in system.transitions
         ],
         "source": {role: digest for role, digest in digests.items() if digest},
     }
@@ -39,7 +40,7 @@ def model_name(system: HybridSystem) -> str | None:
     for name in registry.models().names:
         # A system of a model that has not been imported cannot be this one.
         module = sys.modules.get(f"{registry.models().__name__}.{name}")
-        if module is not None and (module.system is system or module.system == system):
+        if module is not None and (module.system is system or module.system == system.unsized()):
             return name
     return None
 

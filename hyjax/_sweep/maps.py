@@ -40,11 +40,11 @@ def pass_of_sequence(
     mode: Index,
     params: Params,
 ) -> Passed:
-    """The return map along a sequence of modes of a system that may have terminal modes. `ordinary`: the number of transitions
+    """The return map along a sequence of modes of a system that may have terminal modes. `ordinary`: the number of ways
     that do not end in one."""
     stride, end = run_stride(system, t, x, params, sequence, integrator), jnp.array(-1)
     for impact in stride.impacts[::-1]:
-        end = jnp.where(impact.transition >= ordinary, impact.transition - ordinary, end)
+        end = jnp.where(impact._way >= ordinary, impact._way - ordinary, end)
     return Passed(stride.x, stride.time, mode, end, jnp.array(len(sequence)), stride.result)
 
 
@@ -81,23 +81,23 @@ def map_of(
     """The map, after a check of the arguments of `caller`. `default`: the integrator, if `step` has none. `outcomes`: guards
     that end the motion."""
     system, section, outcomes = step.system, step.section, {} if outcomes is None else outcomes
-    mode, coordinates = system.names.index(step.mode), system.mode(step.mode).coordinates
+    mode, coordinates = system.number(step.mode), system.mode(step.mode).coordinates
     integrator = step.integrator_or(default)
     plain = without_jacobian(integrator)
     if step.sequence is not None:
         sequence = step.sequence * step.strides
-        _, _, params = check(system, 0.0, x, params, step.sequence, integrator)
+        system, _, _, params = check(system, 0.0, x, params, step.sequence, integrator)
         timed = depends_on_time(Problem(system, sequence, 1), params, x)
         ending = with_terminal_modes(system, sequence, outcomes)
         described = {"sequence": " -> ".join(sequence)}
-        chosen = eqx.Partial(pass_of_sequence, ending, sequence, len(system.transitions), plain)
+        chosen = eqx.Partial(pass_of_sequence, ending, sequence, len(system.ways), plain)
         return ChosenMap(chosen, params, mode, x.size, timed, coordinates, False, described)
     assert section is not None
     if step.strides > 1 and isinstance(section, Section):
         raise ValueError(
             f"{caller}: the map of a Section is iterated pass by pass: give it strides=1, not {step.strides}, and more strides."
         )
-    _, x, params, _ = check_section(system, section, x, params, None, integrator)
+    system, _, x, params, _ = check_section(system, section, x, params, None, integrator)
     system, section = at_phase(system, section)
     if isinstance(section, Stroboscope):
         section = section.lasting(step.strides)
@@ -111,5 +111,5 @@ def map_of(
     described = {"section": ("surface in " if on_surface else "period, from ") + section.mode}
     several = not on_surface and len(system.names) > 1
     # The time of a stroboscope's pass does not depend on the state.
-    timed = on_surface and uses_time(ending, ending.names, range(len(ending.transitions)), params, x.dtype)
+    timed = on_surface and uses_time(ending, ending.names, range(len(ending.ways)), params, x.dtype)
     return ChosenMap(chosen, params, mode, size, timed, coordinates, several, described)

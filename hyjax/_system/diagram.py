@@ -50,10 +50,11 @@ def _tables(system: "HybridSystem") -> Iterator[str]:
                 _name(way.reset),
                 _name(way.armed),
                 "yes" if way.at_once else "",
+                "yes" if way.is_family else "",
             )
             for k, way in enumerate(system.transitions)
         ]
-        yield _table(("number", "transition", "guard falls", "reset", "armed", "at once"), ways)
+        yield _table(("number", "transition", "guard falls", "reset", "armed", "at once", "family"), ways)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

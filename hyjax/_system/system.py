@@ -1,19 +1,23 @@
 """Hybrid systems: modes with their vector fields, transitions with their guards and resets."""
 
+import dataclasses
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .types import Flag, Params, Scalar, State, Time
 
 VectorField = Callable[[Time, State, Params], State]
-Guard = Callable[[Time, State, Params], Scalar]
-Reset = Callable[[Time, State, Params], State]
-Armed = Callable[[Time, State, Params], Flag]
+Guard = Callable[[Time, State, Params], Scalar | Float[Array, " members"]]
+Reset = Callable[..., State]
+Armed = Callable[[Time, State, Params], Flag | Bool[Array, " members"]]
 Domain = Callable[[Time, State, Params], Scalar | Float[Array, " limits"]]
 
 
@@ -86,6 +90,11 @@ class Transition(eqx.Module):
     the first in the order of `transitions` is taken. A guard that is on its surface up to rounding and rises is left alone.
     `ValueError` for a guard, reset or `armed` that is not a function, and an `at_once` that is not a bool.
 
+    A **family** of transitions has a guard of shape `(k,)`, and a reset with a fourth argument, `R(t, x, params, i)`, the number
+    of the guard that has fallen, an integer that may be traced. It is $k$ transitions in one, such as the spikes of $k$ neurons
+    or the collisions of all pairs of disks, and compiles as one. `armed` may then have shape `(k,)`. `ValueError` at the first
+    use for a guard of shape `(k,)` whose reset takes no number, and for the reverse.
+
     Where the guard is beyond its surface the time of the jump does not depend on the surface, and the derivative of the jump is
     that of the reset alone, $D_xR$. Where it is on its surface up to rounding and falls, the flow meets the surface there: the
     derivative is that of any event, which is the one-sided derivative from the states that meet the surface later.
@@ -107,6 +116,12 @@ class Transition(eqx.Module):
     reset: Reset
     armed: Armed | None = None
     at_once: bool = eqx.field(static=True, default=False)
+    # Of a family the number of its members, 0 as long as the shape of the guard is not known; `None` of a single transition.
+    _members: int | None = eqx.field(static=True, default=None)
+
+    def __post_init__(self):
+        if self._members is None and _takes_number(self.reset):
+            self._members = 0  # pyright: ignore[reportAttributeAccessIssue]
 
     def __check_init__(self):
         if not isinstance(self.at_once, bool):
@@ -126,10 +141,54 @@ class Transition(eqx.Module):
                 f"None, not {self.armed!r}."
             )
 
+    @property
+    def is_family(self) -> bool:
+        """Whether the guard is of shape `(k,)`, and the reset takes the number of the one that has fallen."""
+        return self._members is not None
+
+    def member(self, number: int | Int[Array, ""] | None) -> "Transition":
+        """The single transition of that number in a family; a single transition itself, for `None`."""
+        if not self.is_family or number is None:
+            return self
+        armed = None if self.armed is None else eqx.Partial(_entry, self.armed, number)
+        guard, after = of_member(self.guard, self.reset, number)
+        return dataclasses.replace(self, guard=guard, reset=after, armed=armed, _members=None)
+
+
+def _takes_number(reset: Any) -> bool:
+    """Whether a reset has four arguments, the last for the number of a member of a family."""
+    try:
+        given = inspect.signature(reset).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return sum(each.kind in positional and each.default is inspect.Parameter.empty for each in given) == 4
+
+
+def of_member(guard: Guard, reset: Reset, *number: int | Int[Array, ""]) -> tuple[Guard, Reset]:
+    """Guard and reset of the member of that number in a family; as they are for none."""
+    return (eqx.Partial(_entry, guard, *number), eqx.Partial(_after, reset, *number)) if number else (guard, reset)
+
+
+def _entry(fn: Callable, number, t: Time, x: State, params: Params) -> Array:
+    """The entry of a member in the guard or `armed` of its family."""
+    values = jnp.asarray(fn(t, x, params))
+    return values[number] if values.ndim else values
+
+
+def _after(reset: Reset, number, t: Time, x: State, params: Params) -> State:
+    return reset(t, x, params, number)
+
 
 def unchanged(t: Time, x: State, params: Params) -> State:
     """The reset that changes nothing."""
     return x
+
+
+def of_arc(name: str, modes: tuple[str, ...]) -> tuple[str, int | None]:
+    """The mode of an arc and the number of the member of a family that ends it: of `"network[3]"` `("network", 3)`."""
+    found = None if name in modes else re.fullmatch(r"(.*)\[(\d+)\]", str(name))
+    return (name, None) if found is None else (found[1], int(found[2]))
 
 
 class HybridSystem(eqx.Module):
@@ -200,9 +259,66 @@ class HybridSystem(eqx.Module):
 
     def mode(self, name: str, role: str = "mode") -> Mode:
         """The mode of that name. `ValueError` for an unknown name; its message calls the mode by `role`."""
-        if name not in self.names:
+        return self._modes[self.number(name, role)]
+
+    def number(self, name: str, role: str = "mode") -> int:
+        """The number of a mode in the order of `names`; of an arc such as `"network[3]"` that of its mode. `ValueError` as for
+        `mode`."""
+        own, _ = of_arc(name, self.names)
+        if own not in self.names:
             raise ValueError(f"HybridSystem: {role} {name!r} is not one of the modes {self.names}.")
-        return self._modes[self.names.index(name)]
+        return self.names.index(own)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """For each transition the number of its guards, 1 unless it is a family. `ValueError` where it is not known yet."""
+        if unknown := [k for k, way in enumerate(self.transitions) if way._members == 0]:
+            raise ValueError(
+                f"HybridSystem: the transitions {unknown} are families, of which the number of guards is known where state and "
+                "parameters are. Give the system to a function of both."
+            )
+        return tuple(1 if way._members is None else way._members for way in self.transitions)
+
+    def with_sizes(self, size_of: Callable[[Transition], int]) -> "HybridSystem":
+        """The same system, in which each family of transitions knows the number of its guards; itself where all do."""
+        if all(way._members != 0 for way in self.transitions):
+            return self
+        known = lambda way: dataclasses.replace(way, _members=size_of(way)) if way._members == 0 else way
+        return HybridSystem(self.modes, tuple(map(known, self.transitions)), self.time_unit)
+
+    def unsized(self) -> "HybridSystem":
+        """The system as it was given, in which no family knows the number of its guards."""
+        if not any(way.is_family for way in self.transitions):
+            return self
+        given = lambda way: dataclasses.replace(way, _members=0) if way.is_family else way
+        return HybridSystem(self.modes, tuple(map(given, self.transitions)), self.time_unit)
+
+    @property
+    def ways(self) -> np.ndarray:
+        """The ways from mode to mode, one for each guard, shape `(ways, 2)`: the transition, and its number in a family or -1."""
+        rows = [
+            (k, i) for k, n in enumerate(self.sizes) for i in (range(n) if self.transitions[k].is_family else (-1,))
+        ]
+        return np.array(rows, int).reshape(-1, 2)
+
+    def way(self, number: int) -> Transition:
+        """The single transition of a way, by its number in `ways`."""
+        transition, member = self.ways[number].tolist()
+        return self.transitions[transition].member(member)
+
+    def place(self, way: Int[Array, "..."]) -> tuple[Int[Array, "..."], Int[Array, "..."] | None]:
+        """The transition of a way and the number in its family, or -1; `None` where no transition is a family. -1 for way -1."""
+        if not any(each.is_family for each in self.transitions):
+            return way, None
+        found = jnp.where(way[..., None] < 0, -1, jnp.asarray(self.ways)[jnp.maximum(way, 0)])
+        return found[..., 0], found[..., 1]
+
+    def way_number(self, transition: Int[Array, "..."], member: Int[Array, "..."]) -> Int[Array, "..."]:
+        """The number in `ways` of a transition and the number of a member of its family; -1 for the transition -1."""
+        if not any(way.is_family for way in self.transitions):
+            return transition
+        first = jnp.asarray(np.cumsum([0, *self.sizes]))[jnp.maximum(transition, 0)]
+        return jnp.where(transition < 0, -1, first + jnp.maximum(member, 0))
 
     def by_mode(self, given: Any, label: str) -> dict[str, Any]:
         """What is given for each mode: by their names, `None` for one that is not named; or the same for all. `ValueError` for an
@@ -228,13 +344,19 @@ class HybridSystem(eqx.Module):
 
     def leaving(self, name: str) -> tuple[int, ...]:
         """Indices of the transitions out of the mode of that name."""
-        self.mode(name)
-        return tuple(i for i, transition in enumerate(self.transitions) if transition.source == name)
+        own = self.names[self.number(name)]
+        return tuple(i for i, transition in enumerate(self.transitions) if transition.source == own)
+
+    def ways_out(self, name: str) -> tuple[int, ...]:
+        """The numbers in `ways` of the ways out of a mode, in the order of its guards."""
+        first = np.cumsum([0, *self.sizes])
+        return tuple(number for i in self.leaving(name) for number in range(first[i], first[i + 1]))
 
     def at_once(self, name: str) -> np.ndarray | None:
-        """Which of the transitions `leaving(name)` are taken at once where the mode begins; `None` if none is."""
-        flags = np.array([self.transitions[i].at_once for i in self.leaving(name)], bool)
-        return flags if flags.any() else None
+        """Which of the ways `ways_out(name)` are taken at once where the mode begins; `None` if none is."""
+        if not any(self.transitions[i].at_once for i in self.leaving(name)):
+            return None
+        return np.array([self.transitions[self.ways[k, 0]].at_once for k in self.ways_out(name)], bool)
 
     def refuse_at_once(self, caller: str) -> None:
         """`ValueError` if a transition is taken at once, for an analysis that knows events by their guards alone."""
@@ -246,10 +368,11 @@ class HybridSystem(eqx.Module):
                 "at_once=False."
             )
 
-    def between(self, source: str, target: str) -> int:
-        """Index of the transition from `source` to `target`. `ValueError` unless there is exactly one."""
-        self.mode(target)
-        found = [i for i in self.leaving(source) if self.transitions[i].target == target]
+    def between(self, source: str, target: str) -> tuple[int, int | None]:
+        """Index of the transition from `source` to `target`, and the number that `source` names in its family, such as 3 of
+        `"network[3]"`. `ValueError` unless there is exactly one."""
+        into, (own, member) = self.names[self.number(target)], of_arc(source, self.names)
+        found = [i for i in self.leaving(source) if self.transitions[i].target == into]
         if not found:
             there = tuple((transition.source, transition.target) for transition in self.transitions)
             raise ValueError(
@@ -261,14 +384,28 @@ class HybridSystem(eqx.Module):
                 f"sequence: {len(found)} transitions lead from {source!r} to {target!r} (numbers {found}), so the "
                 "sequence is ambiguous. Give them different target modes (two names may share one Mode)."
             )
-        return found[0]
+        way, label = self.transitions[found[0]], f"the transition {own!r} -> {into!r}"
+        if way.is_family and member is None:
+            raise ValueError(
+                f"sequence: {label} is a family. Name the guard that ends the arc, as in '{source}[0]'; or give a section, whose "
+                "map goes through whatever guards fall."
+            )
+        if member is not None and (not way.is_family or (way._members and member >= way._members)):
+            size = f"a family of {way._members} guards" if way.is_family else "no family"
+            raise ValueError(f"sequence: {source!r} names guard {member}, but {label} is {size}.")
+        return found[0], member
 
-    def route(self, sequence: tuple[str, ...]) -> tuple[int, ...]:
-        """Indices of the transitions along a closed sequence of modes. `ValueError` for one that is missing or ambiguous."""
+    def passes(self, sequence: tuple[str, ...]) -> list[tuple[int, int | None]]:
+        """What `between` says along a closed sequence of modes. `ValueError` for a transition that is missing or ambiguous."""
         if isinstance(sequence, str) or not sequence:
             raise ValueError(f"sequence: give a tuple of mode names, such as ('swing',); got {sequence!r}.")
         following = (*sequence[1:], sequence[0])
-        return tuple(self.between(mode, after) for mode, after in zip(sequence, following, strict=True))
+        return [self.between(mode, after) for mode, after in zip(sequence, following, strict=True)]
+
+    def route(self, sequence: tuple[str, ...]) -> tuple[int, ...]:
+        """The numbers in `ways` of the ways along a closed sequence of modes. `ValueError` for a missing or ambiguous one."""
+        first = np.cumsum([0, *self.sizes]).tolist()
+        return tuple(first[transition] + (member or 0) for transition, member in self.passes(sequence))
 
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
         """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are.
@@ -276,11 +413,12 @@ class HybridSystem(eqx.Module):
         Without domains: orbits do not look at them.
         """
 
-        def hoist(fn: Any, mode: str) -> Any:
+        def hoist(fn: Any, mode: str, *number: int) -> Any:
             if fn is None:
                 return None
             example = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((self.mode(mode).dimension,), dtype)
-            converted = eqx.filter_closure_convert(fn, *example, params)
+            more = (jax.ShapeDtypeStruct((), jnp.asarray(each).dtype) for each in number)
+            converted = eqx.filter_closure_convert(fn, *example, params, *more)
             return converted if jax.tree.leaves(eqx.filter(converted, eqx.is_array)) else fn
 
         modes = {
@@ -288,8 +426,11 @@ class HybridSystem(eqx.Module):
             for name, mode in self.modes.items()
         }
         transitions = tuple(
-            Transition(
-                w.source, w.target, *(hoist(fn, w.source) for fn in (w.guard, w.reset, w.armed)), at_once=w.at_once
+            dataclasses.replace(
+                w,
+                guard=hoist(w.guard, w.source),
+                reset=hoist(w.reset, w.source, *[0] * w.is_family),
+                armed=hoist(w.armed, w.source),
             )
             for w in self.transitions
         )

@@ -176,7 +176,7 @@ def certified_tube(certificate: Certificate, model: ModuleType | None = None) ->
 def tube_names(certificate: Certificate) -> list[str]:
     """The names of all coordinates of the modes of the orbit."""
     modes = certificate.orbit.system.modes
-    return list(dict.fromkeys(name for mode in certificate.orbit.sequence for name in modes[mode].coordinates))
+    return list(dict.fromkeys(name for mode in certificate.orbit.mode_names for name in modes[mode].coordinates))
 
 
 def draw_tube(certificate: Certificate, axes: dict[str, Any], model: ModuleType | None) -> None:
@@ -192,7 +192,7 @@ def draw_tube(certificate: Certificate, axes: dict[str, Any], model: ModuleType 
     arcs = orbit.sample(SAMPLES * max(len(tube.low) - 1 for tube in certificate.tubes) + 1)
     for k, (arc, tube) in enumerate(zip(arcs, certificate.tubes, strict=True)):
         found = relative_tube(tube, np.asarray(arc.t), np.asarray(arc.x))
-        for i, name in enumerate(orbit.system.modes[arc.mode].coordinates):
+        for i, name in enumerate(orbit.system.mode(arc.mode).coordinates):
             pale = {"baseline": found.low[:, i], "fill": True, "facecolor": (BLUE, 0.2), "gid": "during the steps"}
             axes[name].stairs(found.high[:, i], found.elapsed, lw=0, **pale)
             dark = {"facecolor": (BLUE, 0.5), "lw": 0, "gid": "at the steps"}

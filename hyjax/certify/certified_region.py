@@ -154,7 +154,7 @@ def _boundaries(polygons: Float[np.ndarray, "n k 2"], count: int) -> Float[np.nd
 def _after_jump(certificate: Certificate, points, coordinates: tuple[str, ...], start: Callable | None):
     """Two coordinates of the states after the jump, from points of the section."""
     orbit = certificate.orbit
-    known = orbit.system.modes[orbit.sequence[0]].coordinates
+    known = orbit.system.mode(orbit.sequence[0]).coordinates
     if len(coordinates) != 2 or set(coordinates) - set(known):
         raise ValueError(f"certified_region: coordinates={coordinates} must be two of {known}.")
     flat = jnp.asarray(points).reshape(-1, 2)

@@ -72,7 +72,7 @@ def certify(
     from .disturbance import Disturbance
     from .proved_basin import proved_basin
 
-    coordinates = {each for mode in modes for each in model.system.modes[mode].coordinates}
+    coordinates = {each for mode in modes for each in model.system.mode(mode).coordinates}
     with as_misuse():
         if channel is not None and not set(channel) <= coordinates:
             raise ValueError(f"--channel {' '.join(sorted(set(channel) - coordinates))}: one of {sorted(coordinates)}.")

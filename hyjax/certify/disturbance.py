@@ -1,5 +1,7 @@
 r"""Additive disturbances of a vector field, bounded in a norm; and strides under such disturbances, drawn at random."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode
 from .section_plane import SectionChart
 
 
@@ -105,14 +107,16 @@ def _pushed(system: HybridSystem) -> HybridSystem:
         return pushed
 
     def of_params(function):
-        return lambda t, x, p: function(t, x, p[0])
+        return lambda t, x, p, *member: function(t, x, p[0], *member)
 
     modes = {name: Mode(field(name, mode), mode.coordinates) for name, mode in system.modes.items()}
     transitions = tuple(
-        Transition(
-            each.source, each.target, of_params(each.guard), of_params(each.reset),
-            None if each.armed is None else of_params(each.armed),
+        dataclasses.replace(
+            each,
+            guard=of_params(each.guard),
+            reset=of_params(each.reset),
+            armed=None if each.armed is None else of_params(each.armed),
         )
         for each in system.transitions
-    )  # fmt: skip
+    )
     return HybridSystem(modes, transitions)

@@ -163,7 +163,7 @@ class ReturnMap:
             )
         self.orbit, self.params, self.disturbance = orbit, orbit.params, disturbance
         system = self.system = orbit.system
-        self.timed = uses_time(system, system.names, range(len(system.transitions)), orbit.params, orbit.period.dtype)
+        self.timed = uses_time(system, system.names, range(len(system.ways)), orbit.params, orbit.period.dtype)
         self.sequence = orbit.sequence * orbit.strides
         self.route = tuple(system.route(orbit.sequence)) * orbit.strides
         self.steps, self.orders = steps, orders
@@ -175,7 +175,7 @@ class ReturnMap:
         self.endings = tuple(field.transitions.index(i) for field, i in zip(self.fields, self.route, strict=True))
         resets = self._resets()
         self.starts, self.ends, self.durations = self._reference(resets)
-        guard = self.fields[-1].of_state(system.transitions[self.route[-1]].guard) if reduced else None
+        guard = self.fields[-1].of_state(system.way(self.route[-1]).guard) if reduced else None
         closing = lambda y, params: resets[-1](y, params, orbit.period)
         derived, before = section_of_reset(self.fields[-1], closing, guard, self.ends[-1], self._names())
         section = None if section is None or section.derived else section
@@ -189,7 +189,7 @@ class ReturnMap:
         self.chart = self.fields[-1].map(lambda y, p, _: self.section.chart(y, p))
         self.jumps = tuple(field.map(after) for field, after in zip(self.fields, resets, strict=True))
         # The guards that are zero at the start of each arc, by the jump before it.
-        guards = [field.of_state(system.transitions[i].guard) for field, i in zip(self.fields, self.route, strict=True)]
+        guards = [field.of_state(system.way(i).guard) for field, i in zip(self.fields, self.route, strict=True)]
         self.leaving = tuple(
             zero_after(self.fields[j - 1], guards[j - 1], resets[j - 1], self.fields[j]) for j in range(len(guards))
         )
@@ -221,7 +221,7 @@ class ReturnMap:
         """The jumps of the arcs as functions of `(y, params, period)`; the last one takes the period off the time."""
         jumps = []
         for j, i in enumerate(self.route):
-            transition = self.system.transitions[i]
+            transition = self.system.way(i)
 
             def after(y, params, period, transition=transition, last=j == len(self.route) - 1):
                 if not self.timed:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton
-from .._flow.check import check_mode, check_params, check_state
+from .._flow.check import check_mode, check_params, check_state, sized
 from .._orbit.problem import uses_time
 from .._results.shown import Shown
 from .._results.table import Table
@@ -193,6 +193,7 @@ def euler_tube(
             f"euler_tube: the modes have the dimensions {dimensions}. A ball of one has no radius in another; use a system "
             "whose modes have the same dimension."
         )
+    system = sized(system, jnp.zeros((), x0.dtype), x0, params)
     for name in system.names:
         check_mode(system, name, jnp.zeros((), x0.dtype), x0, params)
     for name, value in (("steps", steps), ("every", 1 if every is None else every), ("max_jumps", max_jumps)):
@@ -203,7 +204,7 @@ def euler_tube(
     numbers = tuple(_checked(name, value, x0.dtype) for name, value in given)
     autonomous = is_autonomous(system, params, x0.dtype)
     return _tube(
-        Automaton(system), jnp.asarray(t0, x0.dtype), x0, jnp.array(system.names.index(mode)), params, numbers, osl, formula,
+        Automaton(system), jnp.asarray(t0, x0.dtype), x0, jnp.array(system.number(mode)), params, numbers, osl, formula,
         steps, every, max_jumps, autonomous, bool(system.leaving(mode)),
     )  # fmt: skip
 
@@ -299,14 +300,14 @@ def _jump(surfaces, automaton: Automaton, t, after, before: State, x: State, arg
     fallen = (surfaces.values(t, before, args) > 0) & (surfaces.values(after, x, args) <= 0)
     fallen = fallen & surfaces.armed(after, x, args)
     fired = jnp.any(fallen)
-    transition = automaton.transition(mode, jnp.argmax(fallen))
-    jumped = automaton.jump(after, x, transition, params)
-    return fired, jnp.where(fired, jumped, x), jnp.where(fired, automaton.target(transition), mode)
+    way = automaton.way(mode, jnp.argmax(fallen))
+    jumped = automaton.jump(after, x, way, params)
+    return fired, jnp.where(fired, jumped, x), jnp.where(fired, automaton.target(way), mode)
 
 
 def is_autonomous(system: HybridSystem, params: Params, dtype) -> bool:
     """Whether no function of the system computes with the time."""
-    return not uses_time(system, system.names, range(len(system.transitions)), params, dtype)
+    return not uses_time(system, system.names, range(len(system.ways)), params, dtype)
 
 
 def _only_mode(system: HybridSystem) -> str:

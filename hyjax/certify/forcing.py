@@ -55,12 +55,12 @@ def _functions(orbit: PeriodicOrbit) -> list[tuple[str, Graph, list]]:
 
     for name in dict.fromkeys(orbit.sequence):
         known("The vector field", system.mode(name).vector_field, name)
-        for i in system.leaving(name):
-            known("A guard", system.transitions[i].guard, name)
-            if system.transitions[i].armed is not None:
-                known("What arms a guard", system.transitions[i].armed, name)
+        for i in system.ways_out(name):
+            known("A guard", system.way(i).guard, name)
+            if system.way(i).armed is not None:
+                known("What arms a guard", system.way(i).armed, name)
     for i in system.route(orbit.sequence):
-        known("A reset", system.transitions[i].reset, system.transitions[i].source)
+        known("A reset", system.way(i).reset, system.way(i).source)
     return [
         (what, graph_of(_of_leaves(function, structure), jnp.zeros(()), jnp.zeros(size), *leaves, varying=2), leaves)
         for what, function, size in found.values()

@@ -29,12 +29,12 @@ class ModeField:
         self.dimension = self.mode.dimension + timed
         self.structure = jax.tree.structure(params)
         self.leaves = [*(jnp.asarray(leaf, float) for leaf in jax.tree.leaves(params)), period]
-        self.transitions = system.leaving(name)
+        self.transitions = system.ways_out(name)
         sketch = self.sketch(jnp.zeros(self.dimension))
         columns = self.sketch(jnp.zeros((self.dimension, 1 + self.dimension)))
         read = lambda function: self.read(sketch, lambda x, params, _: function(x, params))
         rate = read(self.rate)
-        self._guards = [self.of_state(system.transitions[i].guard) for i in self.transitions]
+        self._guards = [self.of_state(system.way(i).guard) for i in self.transitions]
         heights = self.heights_of(sketch, sketch.x)
         rates, slopes = [sketch.along(g, rate) for g in heights], [sketch.gradient(g) for g in heights]
         self.field, self.variational = sketch.graph(rate), columns.graph(self._columns(columns))
@@ -44,7 +44,7 @@ class ModeField:
         self.values = [sketch.graph(g) for g in heights]
         self.heights = sketch.graph(np.array([g.item() for g in heights], object))
         self.watch = sketch.graph(np.array([[g.item(), rate.item(), *slope] for g, rate, slope in each], object))
-        armed = [system.transitions[i].armed for i in self.transitions]
+        armed = [system.way(i).armed for i in self.transitions]
         self.armed = [None if each is None else sketch.graph(read(self.of_state(each))) for each in armed]
 
     def sketch(self, x) -> Sketch:

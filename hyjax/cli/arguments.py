@@ -164,7 +164,7 @@ def check_parameter(model: ModuleType, name: str, option: str) -> None:
 
 def check_coordinate(model: ModuleType, mode: str, name: str | None, *also: str) -> None:
     """`Misuse` for the value of `--coordinate` that is no coordinate of the mode, and none of `also`."""
-    known = (*model.system.modes[mode].coordinates, *also)
+    known = (*model.system.mode(mode).coordinates, *also)
     if name is not None and name not in known:
         raise Misuse(
             f"--coordinate: mode {mode!r} has no coordinate {name!r}.{resembling(name, known)} Give one of {', '.join(known)}."

@@ -55,7 +55,7 @@ def gait(
     check_outline(model, animate)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)
-    within = None if region is None else parse_region(region, model.system.modes[modes[0]].coordinates)
+    within = None if region is None else parse_region(region, model.system.mode(modes[0]).coordinates)
 
     import jax
     import numpy as np
@@ -70,7 +70,7 @@ def gait(
 
         setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
         width = max(100, shutil.get_terminal_size().columns)
-        box = described_region(searched, model.system.modes[modes[0]].coordinates)
+        box = described_region(searched, model.system.mode(modes[0]).coordinates)
         table = side_by_side(shown, f"{model.title}: {setting}", width)
         print(table._replace(notes=[f"searched: {box}"]).text(units=True))
     drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)

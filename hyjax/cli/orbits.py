@@ -78,7 +78,7 @@ def require_orbits(
     """
     orbits, searched, census = search_orbits(model, params, sequence, strides, cache, starts, region)
     if len(orbits) == 0:
-        box = described_region(searched, model.system.modes[sequence[0]].coordinates)
+        box = described_region(searched, model.system.mode(sequence[0]).coordinates)
         raise NotFound(
             f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
             f"{setting(values)}; no start of {census.tried} led to one, in the region {box}. Try other parameters (hyjax models "

@@ -104,7 +104,7 @@ class OwnModel(ModuleType):
         name = self.sequence[0] if hasattr(self, "sequence") else self.system.names[0]
         if name not in self.system.modes:
             raise Misuse(f"{self.path}: sequence names {name!r}, which is not one of the modes {self.system.names}.")
-        return self.system.modes[name]
+        return self.system.mode(name)
 
     def _of_params(self, name: str, params) -> Any:
         if not hasattr(self.module, name):

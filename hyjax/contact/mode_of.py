@@ -70,7 +70,7 @@ def mode_of(system: HybridSystem, x0: State, params: Params, *, t0: float | Time
     named = [name for name in system.names if "/" not in name]
     order = sorted(named, key=lambda name: -len(name.split("+"))) if len(contacts) > 1 else ["C", "S", "S+", "S-"]
     for name in order:
-        domain = system.modes[name].domain if name in named else None
+        domain = system.mode(name).domain if name in named else None
         if isinstance(domain, Holding) and not any(domain.held.value):
             continue
         if isinstance(domain, Closed | Holding) and bool(domain.admits(t, x0, params, tolerances)):

@@ -463,7 +463,7 @@ def ilqr(
     times = _check_times(times, jnp.asarray(x0).dtype)
     if not isinstance(max_events, int) or max_events < 0:
         raise ValueError(f"ilqr: max_events={max_events!r} must be an integer of at least 0.")
-    _, x0, _, params, integrator = check_simulation(
+    system, _, x0, _, params, integrator = check_simulation(
         system, x0, params, mode, times[0], times[-1], max_events, integrator
     )
     system.refuse_at_once("ilqr")

@@ -21,7 +21,7 @@ class Reference(eqx.Module):
     """The arcs of a trajectory, or once around an orbit.
 
     **Attributes:** `start_times`, `end_times`: of the arcs, shape `(arcs,)`; unused rows are arcs of length 0. `x_starts`,
-    `x_ends`: states after and before the jumps, shape `(arcs, size)`, padded with zeros. `modes`, `transitions`: indices,
+    `x_ends`: states after and before the jumps, shape `(arcs, size)`, padded with zeros. `modes`, `ways`: indices,
     shape `(arcs,)`. `there`: whether the row holds an arc. `jumped`: whether it ends with a jump. `period`: of an orbit, whose
     last arc is followed by the first; `None` for a trajectory. `result`: the code of the reference. `initial`, `final`: the
     names of the modes at start and end; `None` where they are traced.
@@ -32,7 +32,7 @@ class Reference(eqx.Module):
     x_starts: Float[Array, "arcs size"]
     x_ends: Float[Array, "arcs size"]
     modes: Int[Array, " arcs"]
-    transitions: Int[Array, " arcs"]
+    ways: Int[Array, " arcs"]
     there: Bool[Array, " arcs"]
     jumped: Bool[Array, " arcs"]
     period: Scalar | None
@@ -57,7 +57,7 @@ class Reference(eqx.Module):
         # the gradient of those that are.
         row = jnp.where(self.jumped, jnp.arange(len(self.jumped)), jnp.argmax(self.jumped))
         at = lambda row: automaton.saltation(row[0], row[1], row[2], self.params)
-        return jax.lax.map(at, (self.end_times[row], self.x_ends[row], jnp.maximum(self.transitions[row], 0)))
+        return jax.lax.map(at, (self.end_times[row], self.x_ends[row], jnp.maximum(self.ways[row], 0)))
 
 
 def reference_of(given: Trajectory | PeriodicOrbit, caller: str) -> Reference:
@@ -84,7 +84,8 @@ def _of_trajectory(given: Trajectory) -> Reference:
     initial, final = (None if traced else names[int(np.ravel(each)[0])] for each in (given.modes, given.mode))
     return Reference(
         start_times=starts, end_times=jnp.where(there, given.end_times, starts), x_starts=fill(given.x_starts),
-        x_ends=fill(given.x_ends), modes=fill(given.modes), transitions=given.transitions, there=there,
+        x_ends=fill(given.x_ends), modes=fill(given.modes), there=there,
+        ways=given.system.way_number(given.transitions, given.indices),
         jumped=jnp.arange(len(starts)) < given.jumps, period=None, result=given.result,
         params=given.params, initial=initial, final=final, system=given.system, integrator=given.integrator,
     )  # fmt: skip
@@ -98,13 +99,13 @@ def _of_orbit(given: PeriodicOrbit) -> Reference:
         for i, taken in enumerate(route):
             end, x_end = given.start_times[k] + given.jump_times[k, i], given.arc_ends[i][k]
             rows.append((start, end, automaton.pad(x), automaton.pad(x_end)))
-            start, x = end, reset(system.transitions[taken], end, x_end, given.params)
+            start, x = end, reset(system.way(taken), end, x_end, given.params)
     starts, ends, x_starts, x_ends = (jnp.stack(column) for column in zip(*rows, strict=True))
-    modes = jnp.array([system.names.index(name) for name in given.sequence] * given.strides)
+    modes = jnp.array([system.number(name) for name in given.sequence] * given.strides)
     every = jnp.ones(len(rows), bool)
     return Reference(
         start_times=starts, end_times=ends, x_starts=x_starts, x_ends=x_ends, modes=modes,
-        transitions=jnp.array(list(route) * given.strides), there=every, jumped=every, period=given.period,
+        ways=jnp.array(list(route) * given.strides), there=every, jumped=every, period=given.period,
         result=given.result, params=given.params, initial=given.sequence[0], final=given.sequence[0], system=system,
         integrator=given.integrator,
     )  # fmt: skip

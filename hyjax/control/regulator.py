@@ -66,7 +66,7 @@ class Regulator(Shown):
 
     def _placed(self, t, mode: str, arc) -> tuple[Mode, int, Time, Place]:
         system, t = self.tracker.reference.system, jnp.asarray(t, self.tracker.reference.start_times.dtype)
-        each, number = system.mode(mode), system.names.index(mode)
+        each, number = system.mode(mode), system.number(mode)
         nearest, shift = self.tracker.nearest(t, number)
         return each, number, t, (nearest if arc is None else jnp.asarray(arc), shift)
 

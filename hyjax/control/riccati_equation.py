@@ -170,7 +170,7 @@ def _jumps(reference: Reference, cost: QuadraticCost) -> RiccatiMap:
     xi, size = reference.saltations(), reference.size
     own = lambda k: jnp.zeros((size, size), xi.dtype) if k is None else padded(cost.states[k], size)
     costs = jnp.stack([own(k) for k in cost.of_event] or [own(None)])
-    return RiccatiMap(xi, jnp.zeros_like(xi), costs[jnp.maximum(reference.transitions, 0)])
+    return RiccatiMap(xi, jnp.zeros_like(xi), costs[jnp.maximum(reference.system.place(reference.ways)[0], 0)])
 
 
 def around(maps: Maps) -> RiccatiMap:

@@ -84,7 +84,7 @@ class StrideFeedback(Shown):
         names = leaf_names(self.orbit.params)
         largest = lambda values: float(without_rounding(np.max(np.abs(np.asarray(values)))))
         title, lines = f"Feedback once per stride by {', '.join(names[i] for i in self.free)}: {self.result}", []
-        coordinates = self.orbit.system.modes[self.orbit.sequence[0]].coordinates
+        coordinates = self.orbit.system.mode(self.orbit.sequence[0]).coordinates
         for i, row in zip(self.free, np.asarray(self.gain), strict=True):
             terms = " ".join(f"{-k:+.6g} d{name}" for k, name in zip(row, coordinates, strict=True))
             lines.append(f"d{names[i]} = {terms}")

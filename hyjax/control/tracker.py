@@ -60,7 +60,9 @@ class ReferenceTable(eqx.Module):
         return x, to_end.before(after)
 
 
-def _start_moved(f: Matrix, b: Matrix, to_end: RiccatiMap, cost: QuadraticCost, q: Matrix) -> RiccatiMap:
+def _start_moved(
+    f: Matrix, b: Float[Array, "rows controls"], to_end: RiccatiMap, cost: QuadraticCost, q: Matrix
+) -> RiccatiMap:
     """The rate of the map as the start of its interval moves."""
     a, h = to_end.a, to_end.h
     acting = b @ cost.inverse @ b.T

@@ -63,7 +63,7 @@ class Tracking(Shown):
 def closed_system(tracker: Tracker) -> HybridSystem:
     """The closed loop, whose parameters are the tracker."""
     system = tracker.reference.system
-    number = system.names.index
+    number = system.number
 
     def jump(k: int) -> Reset:
         way = system.transitions[k]
@@ -91,7 +91,15 @@ def _flow(mode: Mode, number: int, t: Time, z: State, tracker: Tracker) -> State
 
 
 def _jump(
-    source: Mode, reset: Reset, before: int, after: int, event_cost: int | None, t: Time, z: State, tracker: Tracker
+    source: Mode,
+    reset: Reset,
+    before: int,
+    after: int,
+    event_cost: int | None,
+    t: Time,
+    z: State,
+    tracker: Tracker,
+    *member,
 ) -> Float[Array, " after"]:
     n = source.dimension
     x, place, cost = z[:n], _place(z, n), z[n + 2]
@@ -99,7 +107,7 @@ def _jump(
         _, deviation, _ = tracker.control(place, t, x, source, before)
         cost = cost + tracker.weights.unit * (deviation @ tracker.weights.states[event_cost] @ deviation)
     arc, shift = tracker.entered(place, t, after)
-    x = jnp.asarray(reset(t, x, tracker.params), z.dtype)
+    x = jnp.asarray(reset(t, x, tracker.params, *member), z.dtype)
     return jnp.concatenate([x, jnp.stack([arc.astype(z.dtype), shift, cost])])
 
 

@@ -33,6 +33,11 @@ def with_age(system: HybridSystem) -> HybridSystem:
 
     def jump(k: int) -> Reset:
         way = system.transitions[k]
+        if way.is_family and way.at_once:
+            raise ValueError(
+                f"covariance: transition {k} is a family with at_once=True, of which the age since the last event is not known. "
+                "Write its guards as single transitions."
+            )
         return eqx.Partial(_reset, way.reset, AtOnce(way.guard) if way.at_once else None)
 
     flow = lambda name: eqx.Partial(_flow, system.mode(name).vector_field)
@@ -81,6 +86,6 @@ class AtOnce(eqx.Module):
         return stop_gradient((z[0] <= 0) & (surfaces.values(t, z[1:], params)[0] < -noise[0]))
 
 
-def _reset(reset: Reset, at_once: AtOnce | None, t: Time, z: State, params: Params) -> Float[Array, " post"]:
+def _reset(reset: Reset, at_once: AtOnce | None, t: Time, z: State, params: Params, *member) -> Float[Array, " post"]:
     age = 0 * z[:1] if at_once is None else jnp.where(at_once.beyond(t, z, params), z[:1], 0)
-    return jnp.concatenate([age, jnp.asarray(reset(t, z[1:], params), z.dtype)])
+    return jnp.concatenate([age, jnp.asarray(reset(t, z[1:], params, *member), z.dtype)])

@@ -119,7 +119,7 @@ def covariance(
     state estimation; eqs. 36 and 38 are those of one time step, for which the equation of $\dot\Sigma$ stands here. Noise of
     guards and resets: see `Noise`.
     """
-    t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    system, t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
     n = x0.size
     sigma0 = check_covariance(sigma0, n, x0.dtype, "covariance: sigma0")
     placed = place_noise(noise, system, t0, x0.dtype, params)
@@ -137,7 +137,7 @@ def _covariance(
         system, noise = with_age(system), aged_noise(noise)
         x0, sigma0 = jnp.pad(x0, (1, 0)), jnp.pad(sigma0, (1, 0))
     layout, leading = layout_of(system), tuple(each.dimension for each in system.modes.values())
-    unit = covariance_unit(sigma0, noise, system.names.index(mode), t0, x0, params)
+    unit = covariance_unit(sigma0, noise, system.number(mode), t0, x0, params)
     z0, inputs = layout.join(x0, sigma0 / unit), JointParams(params, noise, unit)
     joint = covariance_system(system, noise, layout)
     automaton = Automaton(joint, leading=leading, alone=system)
@@ -170,14 +170,15 @@ def _known_at_once(trajectory: Trajectory, young: Bool[Array, " arcs"]) -> Traje
     """
     automaton, params = Automaton(trajectory.system), trajectory.params
     at_once = jnp.array([way.at_once for way in trajectory.system.transitions])[trajectory.transitions]
+    ways = trajectory.system.way_number(trajectory.transitions, trajectory.indices)
 
-    def guard(t, x, mode, transition):
-        args, k = (mode, params), jnp.argmax(automaton.leaving(mode) == transition)
+    def guard(t, x, mode, way):
+        args, k = (mode, params), jnp.argmax(automaton.leaving(mode) == way)
         values, rates = automaton.surfaces.rates(t, x, automaton.field(t, x, args), args)
         noise, _ = rounding(automaton.surfaces, t, x, args)
         return values[k] < -noise[k], rates[k]
 
-    columns = trajectory.end_times, trajectory.x_ends, trajectory.modes, trajectory.transitions
+    columns = trajectory.end_times, trajectory.x_ends, trajectory.modes, ways
     below, rates = jax.vmap(guard)(*jax.tree.map(lambda column: jnp.where(rows_of(young, column), column, 0), columns))
     beyond = young & at_once & below
     rates = jnp.where(beyond, rates, trajectory.guard_rates)

@@ -40,7 +40,7 @@ from jaxtyping import Array, Float
 from .._flow.joint import joint_system, numbered, own_params, padded, pushed
 from .._flow.jump import variation_of_jump
 from .._numerics.semidefinite import pack, packed_size, unpack
-from .._system.system import Guard, HybridSystem, Mode, Reset, VectorField
+from .._system.system import Guard, HybridSystem, Mode, of_member, Reset, VectorField
 from .._system.types import Params, Scalar, State, Time
 from .age import AtOnce
 from .noise import PlacedNoise, value_at
@@ -158,19 +158,19 @@ class Jump(eqx.Module):
     estimate: bool = eqx.field(static=True)
     saltation: bool = eqx.field(static=True)
 
-    def __call__(self, t: Time, z: Joint, joint: JointParams) -> Joint:
-        return self._after(t, z, joint, self.target.vector_field)
+    def __call__(self, t: Time, z: Joint, joint: JointParams, *member) -> Joint:
+        return self._after(t, z, joint, self.target.vector_field, *member)
 
-    def onto_section(self, t: Time, z: Joint, joint: JointParams) -> Joint:
+    def onto_section(self, t: Time, z: Joint, joint: JointParams, *member) -> Joint:
         """State and covariance after the jump, the covariance that of the states at their own events."""
-        return self._after(t, z, joint, lambda t, x, params: jnp.zeros_like(x))
+        return self._after(t, z, joint, lambda t, x, params: jnp.zeros_like(x), *member)
 
-    def _after(self, t: Time, z: Joint, joint: JointParams, field_after: VectorField) -> Joint:
+    def _after(self, t: Time, z: Joint, joint: JointParams, field_after: VectorField, *member) -> Joint:
         n, m, layout, params = self.source.dimension, self.target.dimension, self.layout, joint.params
-        x, sigma, guard = z[:n], layout.covariance(z)[:n, :n], self.guard
-        fields = self.source.vector_field, field_after
-        matrix, slip, delay, guard_rate = variation_of_jump(*fields, guard, self.reset, t, x, params)
-        after, gamma = jnp.asarray(self.reset(t, x, params), x.dtype), jnp.zeros_like(slip)
+        x, sigma = z[:n], layout.covariance(z)[:n, :n]
+        (guard, leap), fields = of_member(self.guard, self.reset, *member), (self.source.vector_field, field_after)
+        matrix, slip, delay, guard_rate = variation_of_jump(*fields, guard, leap, t, x, params)
+        after, gamma = jnp.asarray(leap(t, x, params), x.dtype), jnp.zeros_like(slip)
         if self.saltation:
             matrix, gamma = matrix - jnp.outer(slip, delay), slip / guard_rate
         if isinstance(guard, AtOnce):

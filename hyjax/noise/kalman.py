@@ -94,7 +94,7 @@ def run_filter(
     integrator: Integrators, saltation: bool, mode_test: bool, smooth: bool,
 ) -> Filtered:  # fmt: skip
     """`kalman_filter` without the checks of its arguments."""
-    layout, index = layout_of(system, smooth), system.names.index(mode)
+    layout, index = layout_of(system, smooth), system.number(mode)
     unit = stop_gradient(covariance_unit(sigma0, noise, index, t0, x0, params))
     inputs = (system, observe, error, x0, sigma0, t0, JointParams(params, noise, unit), times, measurements)
 
@@ -274,7 +274,7 @@ def kalman_filter(
     if integrator is None:
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
-    t0, x0, _, params, integrator = check_simulation(system, x0, params, mode, t0, t0, max_jumps, integrator)
+    system, t0, x0, _, params, integrator = check_simulation(system, x0, params, mode, t0, t0, max_jumps, integrator)
     sigma0 = check_covariance(sigma0, x0.size, x0.dtype, "kalman_filter: sigma0")
     system.refuse_at_once("kalman_filter")
     placed = place_noise(noise, system, t0, x0.dtype, params)
@@ -296,7 +296,7 @@ def _refuse_start_beyond_guard(system: HybridSystem, t0: Time, x0: State, params
     if is_traced((t0, x0, params)):
         return
     f = system.mode(mode).vector_field(t0, x0, params)
-    for way in (system.transitions[i] for i in system.leaving(mode)):
+    for way in (system.way(i) for i in system.ways_out(mode)):
         slope, gradient = jax.jacfwd(lambda t, x, way=way: way.guard(t, x, params), argnums=(0, 1))(t0, x0)
         rounding = 64 * jnp.finfo(x0.dtype).eps * jnp.sum(jnp.abs(gradient * x0))
         falls = (way.guard(t0, x0, params) <= rounding) & (slope + gradient @ f < 0)

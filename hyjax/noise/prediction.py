@@ -82,7 +82,7 @@ def _levels(estimator: Estimator, t: Time, x: Float[Array, " size"], mode: Index
     if not any(index is not None for index in params.noise.guard):
         return jnp.zeros(count, x.dtype)
     ways = [
-        (each.dimension, tuple(params.noise.guard[i] for i in system.leaving(name)))
+        (each.dimension, tuple(params.noise.guard[system.ways[k, 0]] for k in system.ways_out(name)))
         for name, each in system.modes.items()
     ]
 
@@ -112,13 +112,13 @@ _LEAP, _ARC, _BACK, _DONE = range(4)
 
 
 class LastEvent(eqx.Module):
-    """The estimate before the last event since the previous measurement. `transition`: -1 without an event. `events`: how many
+    """The estimate before the last event since the previous measurement. `way`: -1 without an event. `events`: how many
     there were, with the jump of a mean that was beyond a guard at the start."""
 
     t: Time
     z: Padded
     mode: Index
-    transition: Index
+    way: Index
     events: Int[Array, ""]
 
 
@@ -145,7 +145,7 @@ def predict(
     flow, params, at_once = estimator.flow, estimator.params, jnp.array(-1)
     if flow.surfaces.count:
         beyond, k = guards_at(estimator, t, z, mode).passed(jnp.maximum(jnp.abs(t), jnp.abs(until)))
-        at_once = jnp.where(beyond, flow.transition(mode, k), -1)
+        at_once = jnp.where(beyond, flow.way(mode, k), -1)
     start, half = first_arc(flow, z, mode, t, until), len(flow.names) // 2
     none: Hypothesis = z, mode, jnp.zeros((), z.dtype), jnp.array(False)
     last = LastEvent(t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0)))
@@ -165,20 +165,20 @@ def predict(
         if tested:
             guards = guards_at(estimator, t, z, at)
             ahead, k = guards.approached()
-            taken = jnp.where(taken >= 0, taken, flow.transition(at, k))
+            taken = jnp.where(taken >= 0, taken, flow.way(at, k))
         z_after = flow.jump(t, z, jnp.maximum(taken, 0), params)
         target = flow.target(jnp.maximum(taken, 0))
         after, row = leave_arc(flow, now, last.events >= max_jumps, arrival, met, z_after)
         after = select(leap, first_arc(flow, z_after, target, now.t, until), after)
         jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
-        event = LastEvent(row.end, row.x_end, row.mode, row.transition, last.events + 1)
+        event = LastEvent(row.end, row.x_end, row.mode, row.way, last.events + 1)
         last, following = select(jumped, event, last), _DONE
         if tested:
             early = select(ended, (z_after, target, guards.deviations[k], ahead), early)
-            number = jax.vmap(lambda k: flow.transition(at, k))(jnp.arange(guards.values.size))
-            deviation = guards.deviations[jnp.argmax(number == last.transition)]
+            number = jax.vmap(lambda k: flow.way(at, k))(jnp.arange(guards.values.size))
+            deviation = guards.deviations[jnp.argmax(number == last.way)]
             without = select(back, (z, last.mode, deviation, jnp.array(True)), without)
-            following = jnp.where(last.transition >= 0, _BACK, _DONE)
+            following = jnp.where(last.way >= 0, _BACK, _DONE)
         stage = jnp.where(back, _DONE, jnp.where(ended, following, _ARC))
         return stage, (select(back, end, after), last, early, without)
 

@@ -125,15 +125,16 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
     none = jnp.zeros((n, n), x.dtype)
     layout = layout_of(system)
     joint = covariance_system(system, noise, layout)
-    unit = covariance_unit(none, noise, system.names.index(sequence[0]), t, x, params)
+    unit = covariance_unit(none, noise, system.number(sequence[0]), t, x, params)
     inputs, integrator = JointParams(params, noise, unit), pushable(orbit.integrator)
     around = lambda sigma: run_stride(joint, t, layout.join(x, sigma / unit), inputs, sequence, integrator)
     covariance_in = lambda end: layout.covariance(end)[:n, :n] * unit
 
     def at_own_jumps(through):
-        jump, last = joint.transitions[joint.route(sequence)[-1]].reset, through.impacts[-1]
+        (taken, member), last = joint.ways[joint.route(sequence)[-1]].tolist(), through.impacts[-1]
+        jump = joint.transitions[taken].reset
         assert isinstance(jump, Jump)
-        return jump.onto_section(last.t, last.x, inputs)
+        return jump.onto_section(last.t, last.x, inputs, *[member] * (member >= 0))
 
     through = around(none)
     # States that jump at other times than the orbit meet another phase of what depends on time, which the return Jacobian, whose

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._flow.check import check_params, check_state
+from .._flow.check import check_params, check_state, sized
 from .._flow.jump import reset, saltation_matrix
 from .._results.shown import Shown
 from .._system.system import HybridSystem
@@ -22,7 +22,8 @@ from .._system.types import Params, Scalar, State, Time
 class BouligandDerivative(Shown):
     r"""The Bouligand derivative $v \mapsto B(v)$: from a variation before the events to one after them, both at fixed time.
 
-    **Attributes:** `orders`: the possible orders of the events, as indices of transitions. `matrices`: shape
+    **Attributes:** `orders`: the possible orders of the events, as indices of transitions (of ways, `system.ways`, where
+    some are families). `matrices`: shape
     `(orders, post, pre)`, for each order the product of its saltation matrices. `times`: for each order, shape `(events, pre)`,
     the times of the events as linear functions of the variation. `x`: shape `(orders, post)`, the state after all events, with
     equal rows because the flow is continuous there. `mode`: the mode after all events.
@@ -106,6 +107,7 @@ def bouligand_derivative(
     params = check_params(params)
     x = check_state(x, system.mode(mode).dimension, mode)
     t = jnp.asarray(t, x.dtype)
+    system = sized(system, t, x, params)
     if isinstance(x, jax.core.Tracer) or isinstance(t, jax.core.Tracer):
         raise ValueError(
             "bouligand_derivative: t and x must not be traced, because their values determine which guards vanish. Call it "
@@ -116,8 +118,8 @@ def bouligand_derivative(
         """Gradient and rate of each guard of the mode that is zero and falling."""
         field = system.mode(mode).vector_field(t, x, params)
         found = {}
-        for i in system.leaving(mode):
-            transition = system.transitions[i]
+        for i in system.ways_out(mode):
+            transition = system.way(i)
             guard = lambda t, x, g=transition.guard: g(t, x, params)
             slope, gradient = jax.jacfwd(guard, argnums=(0, 1))(t, x)
             rate = slope + gradient @ field
@@ -144,7 +146,7 @@ def bouligand_derivative(
             others = [due[k] for k in there if k != i]
             width = matrix.shape[1]
             against = jnp.stack(others) if others else jnp.zeros((0, width), x.dtype)
-            transition = system.transitions[i]
+            transition = system.way(i)
             after = saltation_matrix(system, transition, t, x, params) @ matrix
             follow(
                 transition.target,

@@ -124,11 +124,11 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
             f"entrainment: the orbit is unstable, with a spectral radius of {float(radius):.6g}. In the range found there are "
             "motions locked to the push, and they are unstable too."
         )
-    by_mode = dict(push) if isinstance(push, Mapping) else dict.fromkeys(orbit.sequence, push)
+    by_mode = dict(push) if isinstance(push, Mapping) else dict.fromkeys(orbit.mode_names, push)
     for name, each in by_mode.items():
-        if name not in orbit.sequence:
+        if name not in orbit.mode_names:
             raise ValueError(
-                f"entrainment: push is given for {name!r}, but the modes of the orbit are {orbit.sequence}."
+                f"entrainment: push is given for {name!r}, but the modes of the orbit are {orbit.mode_names}."
             )
         n = orbit.system.mode(name).dimension
         given = jax.eval_shape(each, jnp.zeros((), orbit.x.dtype), jnp.zeros(n, orbit.x.dtype), orbit.params)

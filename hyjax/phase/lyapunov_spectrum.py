@@ -27,7 +27,7 @@ from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import nan_unless, RESULTS
-from .._system.system import Guard, HybridSystem, Reset, VectorField
+from .._system.system import Guard, HybridSystem, of_member, Reset, VectorField
 from .._system.types import Params, Scalar, State, Time
 from ..noise.age import takes_age, with_age
 
@@ -81,9 +81,10 @@ def _jump(
     t: Time,
     z: State,
     params: Params,
+    *member,
 ) -> State:
     x, tangents = split_tangents(z, size)
-    x, tangents = x[:n], tangents[:, :n]
+    x, tangents, (guard, leap) = x[:n], tangents[:, :n], of_member(guard, leap, *member)
     jacobian, slip, delay, _ = variation_of_jump(before, after, guard, leap, t, x, params)
     xi = jacobian - jnp.outer(slip, delay)
     return with_tangents(jnp.asarray(leap(t, x, params), x.dtype), tangents @ xi.T, size)
@@ -182,7 +183,7 @@ def lyapunov_spectrum(
     if integrator is None:
         tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
         integrator = Integrator(rtol=tolerance, atol=tolerance)
-    t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
+    system, t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
     smallest = min(each.dimension for each in system.modes.values())
     count = smallest if count is None else count
     if not isinstance(count, int) or not 1 <= count <= smallest:
@@ -219,7 +220,7 @@ def _spectrum(
     spread = np.random.default_rng(0).normal(size=(x0.size, count))
     tangents = jnp.asarray(np.linalg.qr(spread)[0].T, x0.dtype)
     begin = first_arc(
-        automaton, with_tangents(with_zero(x0), with_zero(tangents), size), jnp.array(system.names.index(mode)), t0, t1
+        automaton, with_tangents(with_zero(x0), with_zero(tangents), size), jnp.array(system.number(mode)), t0, t1
     )
 
     def segment(now, k):

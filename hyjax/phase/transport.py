@@ -108,7 +108,7 @@ def along(orbit: PeriodicOrbit, arcs: tuple[Transport, ...], w: Inexact[Array, "
     return tuple(
         ResponseArc(mode, t[i], x[i], back[i].astype(w.dtype) @ w, weights[i])
         for i in range(orbit.strides)
-        for mode, (t, x, weights, back) in zip(orbit.sequence, arcs, strict=True)
+        for mode, (t, x, weights, back) in zip(orbit.mode_names, arcs, strict=True)
     )
 
 
@@ -137,7 +137,7 @@ def _arc(orbit: PeriodicOrbit, k: int, stride: Array, samples: int):
         start, first = orbit.start_times[stride], orbit.nodes[stride]
     else:
         start = orbit.start_times[stride] + orbit.jump_times[stride, k - 1]
-        first = reset(system.transitions[taken[k - 1]], start, orbit.arc_ends[k - 1][stride], params)
+        first = reset(system.way(taken[k - 1]), start, orbit.arc_ends[k - 1][stride], params)
     end, last = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride]
     places, shares = (jnp.asarray(each, start.dtype) for each in chebyshev(samples))
     t = start + (end - start) * places

@@ -106,7 +106,7 @@ def _mark(axes, names: tuple[str, ...], orbits: list[PeriodicOrbit]) -> list:
     """Mark the nodes of orbits; handles for the legend."""
     handles = {}
     for orbit in orbits:
-        known = orbit.system.modes[orbit.sequence[0]].coordinates
+        known = orbit.system.mode(orbit.sequence[0]).coordinates
         if set(names) - set(known):
             continue
         stable = bool(orbit.stable)

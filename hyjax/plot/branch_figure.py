@@ -64,7 +64,7 @@ def branch_diagram(
     branches = list(branches) if isinstance(branches, Sequence) else [branches]
     unfolding = branches[0].unfolding
     problem, params = unfolding.problem, unfolding.params
-    names = problem.system.modes[problem.sequence[0]].coordinates
+    names = problem.system.mode(problem.sequence[0]).coordinates
     if coordinate is None:
         columns = {name: np.concatenate([branch.heights(name)[:, :1] for branch in branches]) for name in names}
         coordinate = telling(columns, np.concatenate([branch.values for branch in branches])[:, None])
@@ -176,7 +176,7 @@ def heights_at(point: "SpecialPoint", coordinate: str) -> Float[np.ndarray, " st
     orbit = point.orbit
     if coordinate == "period":
         return np.asarray(orbit.period)[None] / orbit.strides
-    names = orbit.system.modes[orbit.sequence[0]].coordinates
+    names = orbit.system.mode(orbit.sequence[0]).coordinates
     return np.asarray(orbit.nodes)[:, names.index(coordinate)]
 
 

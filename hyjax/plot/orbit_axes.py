@@ -188,7 +188,7 @@ def series_panels(orbit: PeriodicOrbit, model: ModuleType | None = None) -> list
 
 def _modes_with(orbit: PeriodicOrbit, name: str) -> tuple[str, ...]:
     modes = orbit.system.modes
-    return tuple(mode for mode in dict.fromkeys(orbit.sequence) if name in modes[mode].coordinates)
+    return tuple(mode for mode in dict.fromkeys(orbit.mode_names) if name in modes[mode].coordinates)
 
 
 def multiplier_plane(
@@ -248,12 +248,12 @@ def arcs_of(orbit: PeriodicOrbit, n: int = 200) -> tuple[Arc, ...]:
 
 def coordinates_of(orbit: PeriodicOrbit) -> list[str]:
     """The coordinates of all modes of the orbit, each name once."""
-    return list(dict.fromkeys(name for mode in orbit.sequence for name in orbit.system.modes[mode].coordinates))
+    return list(dict.fromkeys(name for mode in orbit.sequence for name in orbit.system.mode(mode).coordinates))
 
 
 def _on_arc(orbit: PeriodicOrbit, arc: Arc, name: str) -> np.ndarray:
     """A coordinate along an arc: from the state, or a rate from the mode's vector field; empty where the mode has neither."""
-    mode = orbit.system.modes[arc.mode]
+    mode = orbit.system.mode(arc.mode)
     if name in mode.coordinates:
         return np.asarray(arc.x)[:, mode.coordinates.index(name)]
     moved = name.removesuffix("_rate")

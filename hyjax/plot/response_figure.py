@@ -36,7 +36,7 @@ def response_figure(
     >>> figure.savefig("response.png")
     """
     _require_one(response.result, np.ndim(response.residual), "response_figure")
-    modes = {mode: response.orbit.system.modes[mode] for mode in response.orbit.sequence}
+    modes = {mode: response.orbit.system.mode(mode) for mode in response.orbit.mode_names}
     names = list(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
     head = "Z" if isinstance(response, PhaseResponse) else r"\mathrm{Re}\,I"
     units = units_of(model, response.orbit.params, response.orbit.system)

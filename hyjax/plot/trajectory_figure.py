@@ -1,4 +1,4 @@
-"""Pictures of simulated trajectories: coordinates over time, coloured by mode."""
+"""Pictures of simulated trajectories: coordinates over time, coloured by mode, and rasters of the events of families."""
 
 from collections.abc import Collection
 from types import ModuleType, SimpleNamespace
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .._flow.trajectory import Trajectory
 
 
+# The largest number of coordinates that are drawn where a family's raster shows what happens.
+MOST_PANELS = 8
+
+
 def trajectory_figure(
     trajectory: "Trajectory",
     model: ModuleType | SimpleNamespace | None = None,
@@ -23,6 +27,9 @@ def trajectory_figure(
     degrees: Collection[str] = (),
 ) -> "matplotlib.figure.Figure":
     """The coordinates of a trajectory over time, one below the other: arcs coloured by mode, jumps as thin dotted lines.
+
+    Below, for each family of transitions, a raster: a mark for each event, at its time and the number of its guard. Of a system
+    with a family and more than 8 coordinates the rasters alone.
 
     **Arguments:** `trajectory`: one result of `hyjax.simulate`. `model`: supplies `title`, `time_unit`, and `units` for its
     `coordinates`. `n`: sample times on each arc. `degrees`: names of the parameters that the title gives in degrees.
@@ -39,15 +46,28 @@ def trajectory_figure(
     >>> figure.savefig("trajectory.png")
     """
     plt = pyplot()
-    arcs, modes = trajectory.sample(n), trajectory.system.modes
-    visited = dict.fromkeys(arc.mode for arc in arcs) or dict.fromkeys(modes)
+    modes, ways = trajectory.system.modes, trajectory.system.transitions
+    visited = dict.fromkeys(trajectory.mode_names) or dict.fromkeys(modes)
     names = tuple(dict.fromkeys(name for mode in visited for name in modes[mode].coordinates))
+    families = [k for k, way in enumerate(ways) if way.is_family]
+    names = () if families and len(names) > MOST_PANELS else names
+    arcs = trajectory.sample(n) if names else ()
     colours = {mode: COLOURS[k % len(COLOURS)] for k, mode in enumerate(modes)}
     units = units_of(model, trajectory.params, trajectory.system)
+    heights = [1.2] * len(names) + [2.4] * len(families)
     fig, rows = plt.subplots(
-        len(names), 1, sharex=True, squeeze=False, figsize=(7.0, 1.4 + 1.2 * len(names)), layout="constrained"
-    )
-    for name, ax in zip(names, rows[:, 0], strict=True):
+        len(heights), 1, sharex=True, squeeze=False, figsize=(7.0, 1.4 + sum(heights)), layout="constrained",
+        height_ratios=heights,
+    )  # fmt: skip
+    for k, ax in zip(families, rows[len(names) :, 0], strict=True):
+        events = [event for event in trajectory.events if event.transition == k]
+        times, numbers = [event.t for event in events], [event.index for event in events]
+        ax.plot(times, numbers, ls="", marker="|", color=INK, ms=5 if trajectory.system.sizes[k] < 60 else 2)
+        ax.set_ylabel(f"guard of\n{ways[k].source} → {ways[k].target}", color=INK)
+        ax.set_ylim(-0.6, trajectory.system.sizes[k] - 0.4)
+        ax.yaxis.get_major_locator().set_params(integer=True)
+        ax.spines[["top", "right"]].set_visible(False)
+    for name, ax in zip(names, rows[: len(names), 0], strict=True):
         last = None
         for arc in arcs:
             known = modes[arc.mode].coordinates

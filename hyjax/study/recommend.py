@@ -255,7 +255,7 @@ def recommend_integrator(
             "Give x0 in float64, after jax.config.update('jax_enable_x64', True), as jnp.asarray(x0, float)."
         )
     lanes = len(x0) if x0.ndim == 2 else None
-    start, _, end, *_ = check_simulation(
+    system, start, _, end, *_ = check_simulation(
         system, x0 if lanes is None else x0[0], params, mode, t0, t1, max_jumps, Integrator()
     )
     if not end > start:

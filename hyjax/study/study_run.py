@@ -221,16 +221,16 @@ def case_of(
     """The case of a system. `ValueError` as `simulate`, and for times that do not increase."""
     if not isinstance(max_steps, int) or max_steps < 1:
         raise ValueError(f"solver_study: max_steps={max_steps!r} must be a positive integer.")
-    automaton = Automaton(system)
     checked = [
         check_simulation(system, x0, params, mode, t0, t1, max_jumps, Integrator())
         for x0, params in zip(states, sets, strict=True)
     ]
-    start, _, end, *_ = checked[0]
+    system, start, _, end, *_ = checked[0]
+    automaton = Automaton(system)
     if not end > start:
         raise ValueError(f"solver_study: t1={t1!r} must lie after t0={t0!r}.")
-    lanes = tuple((automaton.pad(x0), params) for _, x0, _, params, _ in checked)
-    return Case(automaton, jnp.array(automaton.names.index(mode)), lanes, start, end, max_jumps, max_steps)
+    lanes = tuple((automaton.pad(x0), params) for _, _, x0, _, params, _ in checked)
+    return Case(automaton, jnp.array(system.number(mode)), lanes, start, end, max_jumps, max_steps)
 
 
 # Methods of different kinds, explicit and implicit: an error that both share is unlikely.

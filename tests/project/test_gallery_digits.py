@@ -365,6 +365,25 @@ def test_rocking_block():
     assert_allclose(end["x"], [*centre, theta, *velocity, theta_rate], rtol=0, atol=1e-11)
 
 
+def test_pulse_coupled_neurons():
+    """Closed form between firings, v = I - (I - v) exp(-t), in an event loop of NumPy."""
+    p, about = models.pulse_coupled_neurons.Params(), DIGITS["pulse_coupled_neurons"]
+    drive, pulse, t, events = float(p.drive), float(p.coupling) / 10, 0.0, 0
+    v = np.array(models.pulse_coupled_neurons.start(p)[1])
+    while True:
+        wait = np.log((drive - v.max()) / (drive - 1))
+        step = min(wait, about["end"]["t"] - t)
+        t, v = t + step, drive - (drive - v) * np.exp(-step)
+        if step < wait:
+            break
+        fires = v == v.max()
+        while np.any((v + pulse * fires.sum() >= 1 - 1e-14) & ~fires):
+            fires |= v + pulse * fires.sum() >= 1 - 1e-14
+        v, events = np.where(fires, 0, v + pulse * fires.sum()), events + 1
+    assert events == about["jumps"]
+    assert_allclose(v, about["end"]["x"], rtol=0, atol=1e-11)
+
+
 def test_every_model_is_compared():
     text = pathlib.Path(__file__).read_text()
     assert {name for name in models.names if f'"{name}"' in text} == set(models.names)
