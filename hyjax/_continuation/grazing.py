@@ -253,7 +253,7 @@ def _with_extremum(
     for k, (name, index) in enumerate(zip(sequence, system.route(sequence), strict=True)):
         mode, way = system.mode(name), system.way(index)
         jump, armed = _of_params(way.reset), None if way.armed is None else _of_params(way.armed)
-        modes.append(Mode(_of_params(mode.vector_field), mode.coordinates))
+        modes.append(dataclasses.replace(mode, vector_field=_of_params(mode.vector_field), domain=None))
         if k == touch.arc and touch.divides:
             ways.append((towards, stay, near))
             modes.append(modes[-1])

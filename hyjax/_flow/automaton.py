@@ -18,7 +18,7 @@ from .._numerics.programs import once
 from .._numerics.trees import select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.system import HybridSystem, Mode, of_member
-from .._system.types import Flag, Params, State, Time
+from .._system.types import Flag, Params, Scalar, State, Time
 from .integrate import Arrival, Entry, integrate
 from .integrator import Integrators
 from .joint import own_params
@@ -96,6 +96,12 @@ class Automaton(eqx.Module):
 
         ways = [(each.dimension, each.vector_field) if flows else None for each, flows in self._flowing]
         return switched(mode, ways, rate, t, z, params)
+
+    def share(self, mode: Index, dtype) -> Scalar | None:
+        """`Mode.share` of the mode; `None` if no mode holds a coordinate."""
+        if not any(each.held for each in self.modes):
+            return None
+        return jnp.array([each.share or 1 for each in self.modes], dtype)[mode]
 
     @property
     def surfaces(self) -> Surfaces:
@@ -336,8 +342,9 @@ def follow_automaton(
         mine = alone.includes(mode)
         stop = jnp.where(mine, until, t - 1)
         found = integrate(
-            alone.field, surfaces, t, z, stop, (mode, params), own, watch, guarded, owed=owed, entry=entry
-        )
+            alone.field, surfaces, t, z, stop, (mode, params), own, watch, guarded, owed=owed, entry=entry,
+            share=automaton.share(mode, z.dtype),
+        )  # fmt: skip
         watch = None if watch is None else (watch[0], found.seen)
         arrival = found if arrival is None else select(mine, found, arrival)
     assert arrival is not None

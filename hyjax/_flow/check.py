@@ -105,7 +105,10 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
                 + (", a condition." if dtype is bool else ", as the state. Convert the parameters, or use .astype.")
             )
 
-    shape(mode.vector_field, f"The vector_field of mode {name!r}", x.shape, jumps=_FLOW_JUMPS)
+    rates = f"The vector_field of mode {name!r}"
+    if mode.held:
+        rates += f", followed by the rates of the {len(mode.held)} coordinates that are held,"
+    shape(mode.vector_field, rates, x.shape, jumps=_FLOW_JUMPS)
     if mode.domain is not None:
         shape(mode.domain, f"The domain of mode {name!r}", (), vector=True)
     for i in system.leaving(name):

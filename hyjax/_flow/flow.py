@@ -114,8 +114,9 @@ def _run(
     own, leaving = integrator.of(mode), system.ways_out(mode)
     preferred = leaving.index(expected) if expected in leaving else None
     end = integrate(
-        system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own, owed=owed, preferred=preferred
-    )
+        system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own, owed=owed, preferred=preferred,
+        share=system.mode(mode).share,
+    )  # fmt: skip
     missed = (end.result == RESULTS.successful) & (end.event < 0)
     result = choose(missed, RESULTS.no_crossing, end.result)
     way = jnp.array(leaving or (-1,))[jnp.maximum(end.event, 0)]
@@ -190,5 +191,6 @@ def flow_for(
     system: HybridSystem, mode: str, t: Time, x: State, t1: Time, params: Params, integrator: Integrators
 ) -> State:
     """The state at time `t1 >= t` of the flow of a mode, whose guards are ignored. NaN where the integration fails."""
-    end = integrate(system.mode(mode).vector_field, no_surfaces(), t, x, t1, params, integrator.of(mode))
+    own, share = integrator.of(mode), system.mode(mode).share
+    end = integrate(system.mode(mode).vector_field, no_surfaces(), t, x, t1, params, own, share=share)
     return nan_unless(end.result == RESULTS.successful, end.x)

@@ -63,6 +63,7 @@ def integrate(
     owed: Guards | None = None,
     preferred: int | None = None,
     entry: Entry | None = None,
+    share: Scalar | float | None = None,
 ) -> Arrival:
     """Flow along `field(t, x, args)` from `(t0, x0)` until a surface is met or the time is `t1`.
 
@@ -73,7 +74,7 @@ def integrate(
     `watch`: what to record of every step, not differentiated. `owed`: for each guard the time within which it fell together
     with the last event, if it is still to be taken: it is met at the start, although it is not positive there. Negative where
     it is not to be taken; `None` for none. `preferred`: the guard that is the event where it is met together with others.
-    `entry`: see `loop.run`.
+    `entry`, `share`: see `loop.run`.
     """
     t0, t1 = (jnp.asarray(t, x0.dtype) for t in (t0, t1))
     # Arrays captured by a function become arguments, so that they may be traced or differentiated.
@@ -114,6 +115,7 @@ def integrate(
             owed=owed,
             watch=watch,
             entry=entry,
+            share=share,
         )
         last, end = progress.last, without_tangents(progress.end)
         aux = end, progress.g_max, last.r, progress.steps, progress.seen, progress.taken

@@ -97,16 +97,17 @@ def run(
     owed: Guards | None = None,
     watch: Watch | None = None,
     entry: Entry | None = None,
+    share: Scalar | float | None = None,
 ) -> Progress:
     """Steps along `field(t, x, args)` from `(t0, x0)` until a surface is met, the time is `t1`, or the integration fails.
 
     **Arguments:** `keep`: whether to keep the lengths of the steps. `linear`: `linear` and `exact` of `Course`. `ends`: whether a
     guard that is about to fall at `t1` counts as met, see `met_at_end`. `owed`: see `integrate`. `watch`: what to record of
     every step. `entry`: makes the carry at the start of the arc, with the ending where the flow cannot go on, and with the guards
-    that rest on their surfaces; `None` if such guards are not checked.
+    that rest on their surfaces; `None` if such guards are not checked. `share`: see `Pace`.
     """
     rests, (update, seen) = entry is not None, watch or (None, None)
-    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, owed, seen, rests)
+    course, start = _begin(field, surfaces, t0, x0, t1, args, integrator, keep, linear, owed, seen, rests, share)
     if entry is not None and surfaces.count:
         start = entry(course, start)
 
@@ -148,6 +149,7 @@ def _begin(
     owed,
     seen,
     rests: bool,
+    share,
 ) -> tuple[Course, Progress]:
     dtype, eps = x0.dtype, float(jnp.finfo(x0.dtype).eps)
     rtol, atol = integrator.tolerances(dtype)
@@ -156,7 +158,7 @@ def _begin(
     t_stop = stop_gradient(t1 + (64 * eps * jnp.maximum(jnp.abs(t0), jnp.abs(t1)) if surfaces.count else 0))
     f0 = step.field(t0, x0)
     t, x, f, still = without_tangents((t0, x0, f0, args))
-    pace = Pace(integrator, step, t, x, f, t_stop)
+    pace = Pace(integrator, step, t, x, f, t_stop, None if share is None else stop_gradient(share))
     surfaces, noise, error = _with_leeway(surfaces, t, x, still, rtol, atol, rests)
     h, control = without_tangents(pace.init(step, t, x, t_stop))
     g, r = surfaces.rates(t, x, f, still)

@@ -40,10 +40,22 @@ def integral_control(
 class Pace:
     """The lengths of the solver's steps, and the decisions to accept or reject them.
 
+    **Arguments:** `share`: how many times as many coordinates there are as are integrated; `None` for once.
+
     The controller is given times counted from the start of each step, so that a short step at a late time keeps all its digits.
     """
 
-    def __init__(self, integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time):
+    def __init__(
+        self,
+        integrator: Integrator,
+        step: Step,
+        t: Time,
+        x: State,
+        f: State,
+        t_stop: Time,
+        share: Scalar | float | None = None,
+    ):
+        self.share = share
         self.controller = integrator.step_controller(x.dtype)
         self.fixed = integrator.fixed
         self.tolerances = None if integrator.controller is not None else integrator.tolerances(x.dtype)
@@ -72,6 +84,9 @@ class Pace:
 
     def after(self, dt: Time, x: State, x1: State, error: State, memory: Any) -> tuple[Flag, Scalar, Any]:
         """Whether a step `dt` from `x` to `x1` is accepted; the next step, 0 where the controller fails; and its memory."""
+        if self.share is not None:
+            # The root mean square over all coordinates becomes that over those which are integrated.
+            error = error * jnp.sqrt(self.share)
         if self.tolerances is not None:
             keep, h = integral_control(dt, x, x1, error, self.tolerances, float(self.error_order))
             return keep, jnp.minimum(h, self.largest), memory

@@ -11,6 +11,7 @@ the value of the function at its turning point has exact first and second deriva
 rate only touches zero, and the time would have no derivative, the function has none the less.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -73,7 +74,7 @@ Measured = tuple[HybridSystem, dict[str, Rate]]
 
 def measured(system: HybridSystem, functions: Mapping[str, Rate]) -> Measured:
     """The system with these functions by mode."""
-    modes = {name: Mode(mode.vector_field, mode.coordinates) for name, mode in system.modes.items()}
+    modes = {name: dataclasses.replace(mode, domain=None) for name, mode in system.modes.items()}
     return HybridSystem(modes, system.transitions), dict(functions)
 
 

@@ -10,7 +10,7 @@ import textwrap
 from types import ModuleType
 from typing import Any
 
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, with_rest
 from . import registry
 
 
@@ -27,6 +27,7 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
     return {
         "model": model_name(system),
         "modes": {name: list(mode.coordinates) for name, mode in system.modes.items()},
+        **({"held": held} if (held := {name: list(m.held) for name, m in system.modes.items() if m.held}) else {}),
         "transitions": [
             [each.source, each.target, *(["at once"] if each.at_once else []), *(["family"] if each.is_family else [])]
             for each in system.transitions
@@ -73,8 +74,8 @@ def require_same_system(path: Any, stored: dict[str, Any], given: HybridSystem) 
 
 def source_digest(fn: Any) -> str | None:
     """A digest of a function's source, without its comments and layout; `None` where there is no source."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
+    while isinstance(fn, functools.partial) or getattr(fn, "func", None) is with_rest:
+        fn = fn.args[0] if fn.func is with_rest else fn.func
     try:
         text = textwrap.dedent(inspect.getsource(inspect.unwrap(getattr(fn, "__func__", fn))))
     except (OSError, TypeError):

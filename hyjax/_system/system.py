@@ -27,9 +27,15 @@ class Mode(eqx.Module):
     **Arguments:** `vector_field`: `f(t, x, params)`, from shape `(n,)` to `(n,)`; time and state in any consistent units.
     `coordinates`: the names of the `n` entries of the state, in their order. `domain`: optional `d(t, x, params)`, shape `()` or
     `(k,)`, in any units: not negative where the mode's equations hold, such as the height of a ball; of several numbers each.
-    `units`: optional, those of the coordinates in their order, such as `("rad", "rad/s")`, and `"1"` for a number without
-    dimension: tables, pictures and datasets name them. `ValueError` for a vector field or domain that is not a function, for
-    names that are missing or repeated, and for units of another number.
+    `units`: optional, those of all coordinates in their order, such as `("rad", "rad/s")`, and `"1"` for a number without
+    dimension: tables, pictures and datasets name them. `held`: optional, the names of further coordinates, see below.
+    `ValueError` for a vector field or domain that is not a function, for names that are missing or repeated, also between
+    `coordinates` and `held`, and for units of another number.
+
+    Coordinates that are `held` follow the others in the state and are constant while the mode lasts, $\dot u = 0$: the output of
+    a sampled controller, or which switch is on. Resets change them. The vector field returns no rates for them; all functions see
+    the whole state, and so do maps and their multipliers. The integrator's error control leaves them out. The attribute
+    `coordinates` names them too.
 
     A vector field may choose, as by `jnp.where`, between pieces that meet without a jump. Where its value jumps, derivatives of
     the flow lack the jump: make each piece a mode. A warning at first use names the line, as for a reset or guard that jumps.
@@ -52,6 +58,14 @@ class Mode(eqx.Module):
     coordinates: tuple[str, ...] = eqx.field(static=True, converter=tuple)
     domain: Domain | None = None
     units: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
+    held: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
+    # Whether the vector field has rates of all coordinates: once they are appended.
+    _whole: bool = eqx.field(static=True, default=False)
+
+    def __post_init__(self):
+        if self.held and not self._whole and callable(self.vector_field):
+            self.vector_field = eqx.Partial(with_rest, self.vector_field, len(self.held))
+            self.coordinates, self._whole = (*self.coordinates, *self.held), True
 
     def __check_init__(self):
         if self.domain is not None and not callable(self.domain):
@@ -64,7 +78,9 @@ class Mode(eqx.Module):
                 f"Mode: coordinates must name every state, for example ('theta', 'theta_rate'); got {names!r}."
             )
         if len(set(names)) != len(names):
-            raise ValueError(f"Mode: coordinates must differ from each other; got {names!r}.")
+            raise ValueError(
+                f"Mode: coordinates, those that are held among them, must differ from each other; got {names!r}."
+            )
         if self.units and (len(self.units) != len(names) or not all(isinstance(unit, str) for unit in self.units)):
             raise ValueError(
                 f"Mode: units must be a text for each of the coordinates {names!r}, for example ('rad', 'rad/s'), and '1' for a "
@@ -73,8 +89,19 @@ class Mode(eqx.Module):
 
     @property
     def dimension(self) -> int:
-        """The number `n` of coordinates of the state."""
+        """The number `n` of coordinates of the state, of those that are held too."""
         return len(self.coordinates)
+
+    @property
+    def share(self) -> float | None:
+        """How many times as many coordinates there are as are integrated; `None` where none is held."""
+        return self.dimension / max(self.dimension - len(self.held), 1) if self.held else None
+
+
+def with_rest(vector_field: VectorField, held: int, t: Time, x: State, params: Params) -> State:
+    """A vector field of a mode, followed by the rates of its `held` coordinates, zeros."""
+    rate = jnp.asarray(vector_field(t, x, params))
+    return jnp.concatenate([rate, jnp.zeros(held, rate.dtype)])
 
 
 class Transition(eqx.Module):
@@ -422,7 +449,7 @@ class HybridSystem(eqx.Module):
             return converted if jax.tree.leaves(eqx.filter(converted, eqx.is_array)) else fn
 
         modes = {
-            name: Mode(hoist(mode.vector_field, name), mode.coordinates, units=mode.units)
+            name: dataclasses.replace(mode, vector_field=hoist(mode.vector_field, name), domain=None)
             for name, mode in self.modes.items()
         }
         transitions = tuple(

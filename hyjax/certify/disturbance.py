@@ -109,7 +109,10 @@ def _pushed(system: HybridSystem) -> HybridSystem:
     def of_params(function):
         return lambda t, x, p, *member: function(t, x, p[0], *member)
 
-    modes = {name: Mode(field(name, mode), mode.coordinates) for name, mode in system.modes.items()}
+    modes = {
+        name: dataclasses.replace(mode, vector_field=field(name, mode), domain=None)
+        for name, mode in system.modes.items()
+    }
     transitions = tuple(
         dataclasses.replace(
             each,

@@ -8,7 +8,7 @@ pulses they receive, and the others are lifted by $m\varepsilon/N$. Neurons that
 on, and fire together. Of neurons of one voltage the first counts as the one that meets the threshold. Derivatives are those of
 the avalanche that takes place: at its border, where a neuron is lifted to the threshold exactly, they are one-sided.
 
-For $\varepsilon > 0$ nearly all starts end in synchrony. In the *splay state* the neurons fire in turn: just after a firing the
+The domain is $v_i \le 1$. For $\varepsilon > 0$ nearly all starts end in synchrony. In the *splay state* the neurons fire in turn: just after a firing the
 voltages are 0 and $v \mapsto J - (J - v)z + \varepsilon/N$ of the one before, with $J = I/\gamma$ and
 $z = \exp(-\gamma T/N)$, and the last reaches 1 after $T/N$. The Jacobian of the map from a firing to the next is a companion
 matrix.
@@ -79,7 +79,7 @@ def fire(t, x, params, i):
 def network(count: int) -> HybridSystem:
     """The system of `count` neurons."""
     names = tuple(f"v{k}" for k in range(count))
-    neurons = Mode(integrate, names, units=("1",) * count)
+    neurons = Mode(integrate, names, domain=below_threshold, units=("1",) * count)
     spike = Transition("network", "network", guard=below_threshold, reset=fire, armed=first_of_equals)
     return HybridSystem({"network": neurons}, (spike,), time_unit="tau")
 
