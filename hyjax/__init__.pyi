@@ -33,7 +33,7 @@ from ._orbit.orbit import PeriodicOrbit as PeriodicOrbit
 from ._orbit.periodic_orbit import periodic_orbit as periodic_orbit
 from ._orbit.return_map import ReturnMap as ReturnMap
 from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShooting as SingleShooting
-from ._results.save import load as load, provenance as provenance, save as save
+from ._results.save import load as load, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
 from ._sweep.store import open_sweep as open_sweep, SweepError as SweepError
@@ -41,6 +41,6 @@ from ._sweep.sweep import sweep as sweep
 from ._system.parameter import parameter as parameter
 from ._system.results import RESULTS as RESULTS, SolveError as SolveError
 from ._system.section import Section as Section, Stroboscope as Stroboscope
-from ._system.system import HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
+from ._system.system import every as every, HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
 
 __version__: str

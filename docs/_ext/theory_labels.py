@@ -49,7 +49,7 @@ WITHOUT_EQUATION = {
     "hyjax.load",
     "hyjax.open_sweep",
     "hyjax.parameter",
-    "hyjax.provenance",
+    "hyjax.every",
     "hyjax.save",
     "hyjax.fast.compile_for",
     "hyjax.fast.cos",

@@ -33,6 +33,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
 from .._results.shown import Shown
+from .._system.every import Clock
 from .._system.results import code_of
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Scalar
@@ -92,7 +93,8 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
         # The orbit's first arc does not vanish: its start is the unknown of the orbit's equation.
         brief = k + 1 < len(arcs) and bool(arcs[k + 1].t[-1] - arcs[k + 1].t[0] < BRIEF * orbit.period)
         next_size = _largest(orbit, arcs, k + 1, route[k + 1]) if brief else 1.0
-        for e in orbit.system.ways_out(arc.mode):
+        # A clock is not touched.
+        for e in (e for e in orbit.system.ways_out(arc.mode) if not isinstance(orbit.system.way(e).guard, Clock)):
             found += _touches_of(orbit, arc, k, e, e == route[k], brief, next_size)
     # At an impact without impulse the next arc may begin on a guard as well: where a guard is tangent, this comes first.
     order = lambda each: (not each[1].at_start and each[0] > TOUCHING, each[1].at_start, each[0])
@@ -281,7 +283,7 @@ def _vanished(system: HybridSystem, mode: str, t, x, params, integrator, expecte
 
 def _of_params(fn: Callable) -> Callable:
     """A function of the system's parameters as a function of `(params, touch)`."""
-    return lambda t, x, q: fn(t, x, q[0])
+    return fn.of(lambda q: q[0]) if isinstance(fn, Clock) else lambda t, x, q: fn(t, x, q[0])
 
 
 def _both(one: Callable, other: Callable) -> Callable:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.programs import once
 from .._numerics.trees import select
+from .._system.every import Clock
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.system import HybridSystem, Mode, of_member
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -24,7 +25,18 @@ from .integrator import Integrators
 from .joint import own_params
 from .jump import variation_of_jump
 from .loop_state import Watch
-from .surfaces import armed_of, guarded_limits, Guards, guards_of, limits_of, no_surfaces, Surfaces, ways_of
+from .surfaces import (
+    armed_of,
+    guarded_limits,
+    Guards,
+    guards_of,
+    limits_of,
+    Mask,
+    no_surfaces,
+    Start,
+    Surfaces,
+    ways_of,
+)
 
 Index = Int[Array, ""]
 Padded = Float[Array, " size"]
@@ -106,8 +118,12 @@ class Automaton(eqx.Module):
     @property
     def surfaces(self) -> Surfaces:
         """The guards of the mode `args[0]`: guard `k` belongs to the `k`-th way that leaves the mode."""
+        return self._surfaces(None)
+
+    def _surfaces(self, start: Start | None) -> Surfaces:
+        """`surfaces` of a flow from its `start`."""
         lists = [
-            ways_of([self.system.transitions[i] for i in self.system.leaving(name)]) if flows else []
+            ways_of([self.system.transitions[i] for i in self.system.leaving(name)], start) if flows else []
             for name, (_, flows) in zip(self.names, self._flowing, strict=True)
         ]
         single_only = not any(way.is_family for way in self.system.transitions)
@@ -148,15 +164,13 @@ class Automaton(eqx.Module):
             self.system.at_once(name) if flows else None
             for name, (_, flows) in zip(self.names, self._flowing, strict=True)
         ]
-        if all(each is None for each in known):
-            return Surfaces(count, values, armed)
-        table = np.zeros((len(known), count), bool)
-        for row, each in zip(table, known, strict=True):
-            row[: 0 if each is None else each.size] = False if each is None else each
-        return Surfaces(count, values, armed, at_once=lambda args: jnp.asarray(table)[args[0]])
+        clocks = [[isinstance(self.system.way(k).guard, Clock) for k in out] for out in self._ways_out]
+        at_once = flags_by_mode([[] if each is None else each.tolist() for each in known], count)
+        return Surfaces(count, values, armed, at_once=at_once, clocks=flags_by_mode(clocks, count))
 
-    def surfaces_within(self, t: Time, z: Padded, params: Params) -> Surfaces:
-        """The guards of the mode `args[0]`, followed by the components of its domain."""
+    def surfaces_within(self, t: Time, z: Padded, params: Params, owed: Guards | None = None) -> Surfaces:
+        """The guards of the mode `args[0]` for a flow from `(t, z)`, followed by the components of its domain. **Arguments:**
+        `owed`: see `integrate`."""
         flowing = [mode if flows else None for mode, flows in self._flowing]
         counts = [0 if mode is None else limits_of(mode, t, z[: mode.dimension], params) for mode in flowing]
         limits = max(counts)
@@ -171,7 +185,7 @@ class Automaton(eqx.Module):
         limited = zip(flowing, counts, strict=True)
         ways = [(mode.dimension, mode.domain) if mode is not None and count else None for mode, count in limited]
         guarded = [0 if mode is None else guarded_limits(mode) for mode in flowing]
-        return self.surfaces.within(
+        return self._surfaces((t, params, owed)).within(
             limits,
             lambda t, z, args: switched(args[0], ways, inside, t, z, args[1]),
             lambda args: jnp.array(guarded)[args[0]],
@@ -248,6 +262,14 @@ class Automaton(eqx.Module):
     @property
     def _ways_out(self) -> list[tuple[int, ...]]:
         return [self.system.ways_out(name) for name in self.names]
+
+
+def flags_by_mode(rows: Sequence[Sequence[bool]], count: int) -> Callable[[tuple], Mask] | None:
+    """The flags of the guards of the mode `args[0]`, false in unused places; `None` if none is true."""
+    table = np.zeros((len(rows), count), bool)
+    for row, each in zip(table, rows, strict=True):
+        row[: len(each)] = each
+    return (lambda args: jnp.asarray(table)[args[0]]) if table.any() else None
 
 
 def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
@@ -338,7 +360,7 @@ def follow_automaton(
     arrival = None
     for own, names in integrator.groups:
         alone = automaton.restricted(names)
-        surfaces = alone.surfaces_within(t, z, params) if guarded else no_surfaces()
+        surfaces = alone.surfaces_within(t, z, params, owed) if guarded else no_surfaces()
         mine = alone.includes(mode)
         stop = jnp.where(mine, until, t - 1)
         found = integrate(

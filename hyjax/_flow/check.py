@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .._results.working import warn
+from .._system.every import Clock
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, State, Time
 from .choices import jumps_of
@@ -120,6 +121,10 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
         after = (system.mode(transition.target).dimension,)
         leap = transition.member(jnp.array(0)).reset
         shape(leap, f"The reset of {label}", after, None, jumps=_RESET_JUMPS)
+        if isinstance(transition.guard, Clock):
+            period, _ = transition.guard.times(params, x.dtype)
+            if _concrete(period) and not period > 0:
+                raise ValueError(f"every: period={period} of {label} must be positive.")
         if transition.armed is not None:
             every = bool(members) and _shape_of(transition.armed, t, x, params, "", "").shape == members
             shape(transition.armed, f"The function armed of {label}", members if every else (), bool)

@@ -3,19 +3,32 @@ r"""The flow of one mode: until its first guard falls, or for a given time."""
 import dataclasses
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
 from .._results.failure import raise_failure
 from .._results.shown import Shown
+from .._system.every import Clock
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .check import check_mode, check_params, check_state, sized
 from .integrate import integrate
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators
-from .surfaces import armed_of, guarded_limits, Guards, guards_of, limits_of, Mask, no_surfaces, Surfaces, ways_of
+from .surfaces import (
+    armed_of,
+    guarded_limits,
+    Guards,
+    guards_of,
+    limits_of,
+    Mask,
+    no_surfaces,
+    Start,
+    Surfaces,
+    ways_of,
+)
 
 
 class Impact(Shown):
@@ -50,9 +63,9 @@ class Impact(Shown):
     _close: Scalar  # the time within which they fell
 
 
-def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
-    """The guards of the transitions that leave a mode, in the order of `system.ways_out(mode)`."""
-    ways = ways_of([system.transitions[i] for i in system.leaving(mode)])
+def surfaces_of(system: HybridSystem, mode: str, start: Start) -> Surfaces:
+    """The guards of the transitions that leave a mode, in the order of `system.ways_out(mode)`, for a flow from its `start`."""
+    ways = ways_of([system.transitions[i] for i in system.leaving(mode)], start)
 
     def values(t, x, params, only=None):
         return jnp.concatenate(guards_of(ways, t, x, params, only))
@@ -60,8 +73,12 @@ def surfaces_of(system: HybridSystem, mode: str) -> Surfaces:
     def armed(t, x, params):
         return jnp.concatenate(armed_of(ways, t, x, params))
 
-    flags, count = system.at_once(mode), len(system.ways_out(mode))
-    return Surfaces(count, values, armed, at_once=None if flags is None else lambda params: jnp.asarray(flags))
+    flags, out = system.at_once(mode), system.ways_out(mode)
+    clocks = np.array([isinstance(system.way(k).guard, Clock) for k in out], bool)
+    return Surfaces(
+        len(out), values, armed, at_once=None if flags is None else lambda params: jnp.asarray(flags),
+        clocks=(lambda params: jnp.asarray(clocks)) if clocks.any() else None,
+    )  # fmt: skip
 
 
 def run_to_guard(
@@ -79,7 +96,7 @@ def run_to_guard(
 
     **Arguments:** `expected`: the way that is taken where its guard is met together with others. `owed`: see `integrate`.
     """
-    return _run(surfaces_of(system, mode), system, mode, t, x, params, integrator, expected, owed)
+    return _run(surfaces_of(system, mode, (t, params, owed)), system, mode, t, x, params, integrator, expected, owed)
 
 
 @short_run
@@ -87,7 +104,7 @@ def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Para
     each = system.mode(mode)
     inside = lambda t, x, params: jnp.ravel(jnp.asarray(each.domain(t, x, params), x.dtype))  # pyright: ignore
     guarded = lambda params: guarded_limits(each)
-    surfaces = surfaces_of(system, mode).within(limits_of(each, t, x, params), inside, guarded)
+    surfaces = surfaces_of(system, mode, (t, params, None)).within(limits_of(each, t, x, params), inside, guarded)
     found = _run(surfaces, system, mode, t, x, params, integrator)
     found = known_where(found.result == RESULTS.successful, found)
     if not hasattr(each.domain, "admits"):

@@ -16,7 +16,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Int, PyTree
 
 from .._numerics.linearize import linearizable
-from .._numerics.trees import whole, without_tangents
+from .._numerics.trees import select, whole, without_tangents
 from .._system.results import choose, RESULTS
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import close_in_time, onto_surface, reach_surface, straight_line, stretches, TOUCH
@@ -137,6 +137,8 @@ def integrate(
     close = stop_gradient(close_in_time(t, t0, *integrator.tolerances(x0.dtype)))
     if surfaces.count - surfaces.limits > 1:
         end = _ordered(surfaces, end, *stop_gradient((t, x, rates)), without_tangents(args), integrator, preferred)
+        if surfaces.clocks is not None:
+            end = _clocks_first(surfaces.clocks(args), end)
 
     # From just beyond t1 back to t1, along a straight line: the square of this time is far below rounding. A flow that failed
     # before t1 stays at its last step.
@@ -161,7 +163,8 @@ def integrate(
     if immediate:
         guard_rate = jnp.where(end.beyond, rates[jnp.maximum(end.event, 0)], guard_rate)
     roundings = TOUCH["linear" if straightforward else "curved"]
-    result = _code(surfaces, end, guard_rate, g_max, roundings, steps, integrator)
+    clocks = None if surfaces.clocks is None else surfaces.clocks(args)
+    result = _code(surfaces, end, guard_rate, g_max, roundings, steps, integrator, clocks)
     if surfaces.limits:
         result = choose(left, RESULTS.outside_domain, result)
     event = jnp.where(left, -1, end.event) if surfaces.limits else end.event
@@ -207,6 +210,16 @@ def _ordered(
     return dataclasses.replace(end, together=together & met, event=jnp.where(met, event, end.event))
 
 
+def _clocks_first(clocks: Mask, end: Ending) -> Ending:
+    """The ending, in which of clocks that tick together the first of the list is the event."""
+    event = jnp.arange(clocks.size) == end.event
+    ticks = clocks & (event | end.together)
+    several = jnp.any(event & clocks) & jnp.any(end.together & clocks)
+    first = jnp.argmax(ticks)
+    together = (end.together | event) & (jnp.arange(clocks.size) != first)
+    return select(several, dataclasses.replace(end, event=first, together=together), end)
+
+
 def _on_surface(
     field: Callable,
     one: Callable | None,
@@ -246,16 +259,21 @@ def _code(
     roundings: int,
     steps: Int[Array, ""],
     integrator: Integrator,
+    clocks: Mask | None,
 ) -> RESULTS:
     """The result code of a flow; where several codes apply, the last one assigned below. **Arguments:** `roundings`: see
-    `TOUCH`."""
+    `TOUCH`. `clocks`: which guards are clocks, `None` if none is."""
     result = RESULTS.successful
     if surfaces.count:
         # With this rate and its change, the guard would fall to -rate^2 / 2 turn: no further than a few roundings of its values.
         eps, height = float(jnp.finfo(guard_rate.dtype).eps), g_max[jnp.maximum(end.event, 0)]
         least = jnp.sqrt(2 * roundings * eps) * jnp.sqrt(end.turn) * jnp.sqrt(height)
         grazing = (end.event >= 0) & ~end.beyond & ~((guard_rate < 0) & (-guard_rate > least))
-        result = choose(jnp.any(end.together), RESULTS.simultaneous_guards, result)
+        undecided = end.together
+        if clocks is not None:
+            # The order of clocks is that of the list.
+            undecided = undecided & ~(clocks & clocks[jnp.maximum(end.event, 0)])
+        result = choose(jnp.any(undecided), RESULTS.simultaneous_guards, result)
         result = choose(grazing, RESULTS.grazing, result)
     result = choose(end.accumulates, RESULTS.zeno, choose(end.slides, RESULTS.sliding, result))
     result = choose(steps >= integrator.max_steps, RESULTS.max_steps_reached, result)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._system.every import Clock
 from .._system.system import HybridSystem, Mode, Reset, VectorField
 from .._system.types import Params, Scalar, State, Time
 
@@ -56,7 +57,9 @@ def joint_system(
     """
 
     def of_state(fn: Callable | None, mode: Mode):
-        return None if fn is None else eqx.Partial(_of_state, fn, first, mode.dimension, params_of)
+        if fn is None or isinstance(fn, Clock):
+            return fn and fn.of(params_of)
+        return eqx.Partial(_of_state, fn, first, mode.dimension, params_of)
 
     modes = {
         name: Mode(flow(name), names(mode), None if jump is None else of_state(mode.domain, mode))

@@ -291,6 +291,7 @@ def flow_arc(
     until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
     until = jnp.where(now.done, start.t - 1, until)
     several = any(any_in_step(automaton.system, name) for name in automaton.system.names)
+    several = several or automaton.surfaces.clocks is not None
     owed = jnp.where(now.done, -1, now.instant.owed.within(automaton.leaving(mode))) if several else None
     entry = may_go_on(automaton, z, mode, now.durations, start.t, params)
     end = follow_automaton(automaton, t, z, mode, until, params, integrator, watch=watch, owed=owed, entry=entry)

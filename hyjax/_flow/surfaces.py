@@ -13,6 +13,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.trees import MOST_PARTS
+from .._system.every import Clock
 from .._system.system import Armed, Guard, Mode, Transition
 from .._system.types import Params, Scalar, State, Time
 
@@ -33,7 +34,7 @@ class Surfaces(eqx.Module):
     **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
     many of the last guards are the components of the mode's domain, which have no transition. `guarded`: how many of these, the
     first, are left only after a guard has fallen, a function of `args`. `unlimited`: the same without the limits, where known.
-    `at_once`: which guards fire also where the flow begins, a function of `args`; `None` if none does.
+    `at_once`: which guards fire also where the flow begins, `clocks`: which are clocks, functions of `args`; `None` if none is.
     """
 
     count: int = eqx.field(static=True)
@@ -43,6 +44,7 @@ class Surfaces(eqx.Module):
     guarded: Callable[[PyTree], int | Int[Array, ""]] = lambda args: 0
     unlimited: "Surfaces | None" = None
     at_once: Callable[[PyTree], Mask] | None = None
+    clocks: Callable[[PyTree], Mask] | None = None
 
     @property
     def is_limit(self) -> np.ndarray:
@@ -72,9 +74,11 @@ class Surfaces(eqx.Module):
             always = jnp.ones(limits, bool)
             return jnp.concatenate([self.armed(t, x, args), always]) if self.count else always
 
-        first = self.at_once
-        at_once = None if first is None else lambda args: jnp.concatenate([first(args), jnp.zeros(limits, bool)])
-        return Surfaces(self.count + limits, values, armed, limits, guarded, self if self.count else None, at_once)
+        def extended(flags):
+            return None if flags is None else lambda args: jnp.concatenate([flags(args), jnp.zeros(limits, bool)])
+
+        alone, flags = self if self.count else None, (extended(self.at_once), extended(self.clocks))
+        return Surfaces(self.count + limits, values, armed, limits, guarded, alone, *flags)
 
     def moved(self, by: Guards) -> "Surfaces":
         """The same surfaces with other zeros: `by` is added to the values."""
@@ -98,8 +102,21 @@ class Surfaces(eqx.Module):
 Way = tuple[Guard, Armed | None, int | None]
 
 
-def ways_of(transitions: Sequence[Transition]) -> list[Way]:
-    return [(each.guard, each.armed, each._members) for each in transitions]
+# The start of a flow: its time and parameters, and for each guard the time in which it is owed (see `integrate`) or `None`.
+Start = tuple[Time, Params, Guards | None]
+
+
+def ways_of(transitions: Sequence[Transition], start: Start | None = None) -> list[Way]:
+    """The ways of transitions; with a `start`, that of a flow, in which clocks go to their first ticks."""
+    ways, first = [], 0
+    for each in transitions:
+        guard = each.guard
+        if isinstance(guard, Clock) and start is not None:
+            t, params, owed = start
+            guard = guard.ahead(t, params, t.dtype, False if owed is None else owed[first] >= 0)
+        ways.append((guard, each.armed, each._members))
+        first += each._members or 1
+    return ways
 
 
 def guards_of(

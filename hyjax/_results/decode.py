@@ -102,7 +102,7 @@ class Decoder:
             if missing:
                 raise ValueError(
                     f"{self.path}: {of} lacks {', '.join(sorted(missing))} of {by}. The file was written by another version of "
-                    "hyjax or of the package: see hj.provenance(path)."
+                    "hyjax or of the package: see hj.load(path, describe=True)."
                 )
         if issubclass(cls, tuple):
             return cls(**{field: self.value(node) for field, node in fields.items()})
@@ -125,7 +125,7 @@ class Decoder:
         except (ImportError, AttributeError):
             raise ValueError(
                 f"{self.path}: {name} is not in the installed {module.partition('.')[0]}. Read the file with the versions that "
-                "hj.provenance(path) lists."
+                "hj.load(path, describe=True) lists."
             ) from None
         return found
 

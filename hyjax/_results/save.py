@@ -26,8 +26,8 @@ def save(path: str | Path, result: PyTree) -> None:
     point, an optimized gait, a branch of optima; also several in a tuple, list or dictionary.
 
     `result.save(path)` does the same. The file is a zip archive of NumPy arrays, which `numpy.load(path)` opens without hyjax,
-    and a description with `provenance` and checksums. It holds data and no code: of the system the names, of the parameters the
-    numbers, no pickle. Objectives and constraints are functions: of those of `hyjax.objectives` such as `period` the file holds
+    and a description with checksums. It holds data and no code: of the system the names, of the parameters the numbers, no
+    pickle. Objectives and constraints are functions: of those of `hyjax.objectives` such as `period` the file holds
     the name, of all others, also those that `hyjax.objectives` makes from arguments, the name and a digest of the source; `load`
     is given them again.
 
@@ -75,14 +75,21 @@ def load(
     system: HybridSystem | None = None,
     params: Params | None = None,
     functions: Mapping[str, Callable] | None = None,
+    describe: bool = False,
 ) -> Any:
     r"""Read a result that `save` wrote: equal to the last bit, and usable as the result of the function that computed it.
 
     **Arguments:** `path`: of the file, with the suffix `.npz`.
     `system`: that of the result; not needed for a model of `hyjax.models`. `params`: an example of the parameters,
     whose values do not matter, where their class is the user's; not needed for models, dictionaries, tuples and arrays.
-    `functions`: of an optimization, by their names in the file, which `provenance` lists. Without one of them the result has all
+    `functions`: of an optimization, by their names in the file, which `describe` lists. Without one of them the result has all
     its numbers, tables and pictures; what has to call the function, such as `follow_optimum`, raises `ValueError`.
+
+    `describe`: return what the file says about itself, also where its system is not at hand: a dictionary with the `kind` of
+    the result; `saved`, the date in UTC; `versions` of hyjax, Python and the packages that compute; `machine`; `parameters` by
+    name, with `units` where they are known; `system`: the name of the `model`, or `None`, the `modes` with their coordinates, the
+    `transitions`, and digests of the `source` of the functions; the `functions` of an optimization that are not named in hyjax,
+    with digests of their source.
 
     **Returns:** the result, in the shapes and units in which it was saved.
 
@@ -100,7 +107,11 @@ def load(
     >>> hj.save("gait.npz", orbit)
     >>> hj.load("gait.npz", system=wheel.system, params=params).period == orbit.period
     Array(True, dtype=bool)
+    >>> hj.load("gait.npz", describe=True)["parameters"]["slope"]
+    {'value': 0.2, 'units': 'rad'}
     """
+    if describe:
+        return _description(path)
     path = _checked(path, "load")
     about = read_text(path)
     if about["system"] is not None:
@@ -115,28 +126,9 @@ def load(
     return Decoder(path, read_arrays(path, about), system, params, sources, functions).value(about["result"])
 
 
-def provenance(path: str | Path) -> dict[str, Any]:
-    """What a file of `save` says about itself, also where its system is not at hand.
-
-    **Arguments:** `path`: of the file, with the suffix `.npz`.
-
-    **Returns:** a dictionary: `kind` of the result; `saved`, the date in UTC; `versions` of hyjax, Python and the packages that
-    compute; `machine`; `parameters` by name, with `units` where they are known; `system`: the name of the `model`, or `None`, the
-    `modes` with their coordinates, the `transitions`, and digests of the `source` of the functions; the
-    `functions` of an optimization that are not named in hyjax, with digests of their source.
-
-    `ValueError` for another kind of file, another version of the format, or a damaged description.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> hj.save("gait.npz", orbit)
-    >>> hj.provenance("gait.npz")["parameters"]["slope"]
-    {'value': 0.2, 'units': 'rad'}
-    """
-    about = read_text(_checked(path, "provenance"))
+def _description(path: str | Path) -> dict[str, Any]:
+    """What a file of `save` says about itself."""
+    about = read_text(_checked(path, "load"))
     known = {name: about[name] for name in ("kind", "saved", "versions", "machine", "parameters", "system")}
     return known | {"functions": about.get("functions", {})}
 

@@ -9,6 +9,7 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .every import Clock
 from .system import Guard, HybridSystem
 from .types import Params, Scalar, State, Time
 
@@ -100,17 +101,24 @@ def _from_phase(fn: Callable[..., Array], section: Stroboscope, t: Time, x: Stat
     return fn(t + section.start(params, x.dtype), x, params, *others)
 
 
+def _start(section: Stroboscope, params: Params) -> Time:
+    return section.start(params, None)
+
+
 def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, SectionLike]:
     """The system whose time counts from the phase of a stroboscope, and the stroboscope without phase: for analyses whose clock
     starts at zero. Both unchanged for another section."""
     if not isinstance(section, Stroboscope) or (not callable(section.phase) and section.phase == 0):
         return system, section
 
+    def of(fn):
+        return (
+            fn.since(eqx.Partial(_start, section)) if isinstance(fn, Clock) else eqx.Partial(_from_phase, fn, section)
+        )
+
     def later(part, *names: str):
         fns = {name: getattr(part, name) for name in names}
-        return dataclasses.replace(
-            part, **{name: eqx.Partial(_from_phase, fn, section) for name, fn in fns.items() if fn is not None}
-        )
+        return dataclasses.replace(part, **{name: of(fn) for name, fn in fns.items() if fn is not None})
 
     modes = {name: later(mode, "vector_field", "domain") for name, mode in system.modes.items()}
     ways = tuple(later(way, "guard", "reset", "armed") for way in system.transitions)

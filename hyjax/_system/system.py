@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .every import Clock, Number
 from .types import Flag, Params, Scalar, State, Time
 
 VectorField = Callable[[Time, State, Params], State]
@@ -207,6 +208,43 @@ def _after(reset: Reset, number, t: Time, x: State, params: Params) -> State:
     return reset(t, x, params, number)
 
 
+def every(
+    period: Number,
+    reset: Reset,
+    *,
+    phase: Number = 0.0,
+    source: str = "",
+    target: str = "",
+    armed: Armed | None = None,
+) -> Transition:
+    r"""A clock: the transition that is taken at the times $t_k = t_0(p) + kT(p)$, for a sampled controller or a modulated pulse.
+
+    **Arguments:** `period`: $T$, `phase`: $t_0$, numbers or functions of the parameters, in units of time. `reset`:
+    $R(t, x, p)$, as of a `Transition`. `source`, `target`: mode names; by default every mode, which the clock does not change.
+    `armed`: see `Transition`. **Returns:** a `Transition`, for `HybridSystem(transitions=...)`. `ValueError` for a period that
+    is not positive, for numbers that are not finite, and for a `target` without `source`.
+
+    A flow that starts at a tick has passed it. Clocks of several rates that tick at one time are taken at that time in the order
+    of `transitions`, and so are the derivatives. Where a guard of the state falls at the time of a tick, their order has to be
+    without effect, as for any two guards. The times $t_k$ depend on no state: the multipliers of a map from between two ticks to
+    the next such time, by a `Stroboscope`, are those of the discrete-time system. The example is a sampled velocity feedback.
+
+    **Example:**
+
+    >>> cart = hj.Mode(lambda t, x, p: x[1:], ("v",), held=("u",))
+    >>> sample = hj.every(0.4, lambda t, x, p: jnp.stack([x[0], -p * x[0]]))
+    >>> system = hj.HybridSystem({"drive": cart}, (sample,))
+    >>> step = hj.ReturnMap(system, section=hj.Stroboscope("drive", 0.4, phase=0.2))
+    >>> print(jnp.linalg.eigvals(step.jacobian(jnp.array([1.0, 0.0]), jnp.array(1.0))).real.round(12))
+    [0.6 0. ]
+
+    Source: Åström, Wittenmark (1997), *Computer-Controlled Systems*, Sec. 2.3.
+    """
+    if target and not source:
+        raise ValueError(f"every: target={target!r} needs a source=, the mode in which the clock acts.")
+    return Transition(source, target or source, Clock(period, phase), reset, armed)
+
+
 def unchanged(t: Time, x: State, params: Params) -> State:
     """The reset that changes nothing."""
     return x
@@ -250,7 +288,12 @@ class HybridSystem(eqx.Module):
     ):
         self.names = tuple(modes)
         self._modes = tuple(modes.values())
-        self.transitions = tuple(transitions)
+        self.transitions = tuple(
+            dataclasses.replace(way, source=name, target=name) if own else way
+            for way in transitions
+            for own in [isinstance(way, Transition) and isinstance(way.guard, Clock) and not way.source]
+            for name in (self.names if own else [""])
+        )
         self.time_unit = time_unit
 
     @property
@@ -441,8 +484,8 @@ class HybridSystem(eqx.Module):
         """
 
         def hoist(fn: Any, mode: str, *number: int) -> Any:
-            if fn is None:
-                return None
+            if fn is None or isinstance(fn, Clock):
+                return fn
             example = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((self.mode(mode).dimension,), dtype)
             more = (jax.ShapeDtypeStruct((), jnp.asarray(each).dtype) for each in number)
             converted = eqx.filter_closure_convert(fn, *example, params, *more)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
+from .._system.every import Clock
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode
 from .section_plane import SectionChart
@@ -107,6 +108,8 @@ def _pushed(system: HybridSystem) -> HybridSystem:
         return pushed
 
     def of_params(function):
+        if isinstance(function, Clock):
+            return function.of(lambda p: p[0])
         return lambda t, x, p, *member: function(t, x, p[0], *member)
 
     modes = {

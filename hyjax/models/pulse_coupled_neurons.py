@@ -8,9 +8,9 @@ pulses they receive, and the others are lifted by $m\varepsilon/N$. Neurons that
 on, and fire together. Of neurons of one voltage the first counts as the one that meets the threshold. Derivatives are those of
 the avalanche that takes place: at its border, where a neuron is lifted to the threshold exactly, they are one-sided.
 
-The domain is $v_i \le 1$. For $\varepsilon > 0$ nearly all starts end in synchrony. In the *splay state* the neurons fire in turn: just after a firing the
-voltages are 0 and $v \mapsto J - (J - v)z + \varepsilon/N$ of the one before, with $J = I/\gamma$ and
-$z = \exp(-\gamma T/N)$, and the last reaches 1 after $T/N$. The Jacobian of the map from a firing to the next is a companion
+The domain is $v_i \le 1$. For $\varepsilon > 0$ nearly all starts end in synchrony. In the *splay state* the neurons fire in
+turn: just after a firing the voltages are 0 and $v \mapsto J - (J - v)z + \varepsilon/N$ of the one before, with $J = I/\gamma$
+and $z = \exp(-\gamma T/N)$, and the last reaches 1 after $T/N$. The Jacobian of the map from a firing to the next is a companion
 matrix.
 
 `network(count)` makes the system of another number of neurons; `system` has ten.

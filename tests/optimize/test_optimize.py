@@ -168,7 +168,7 @@ def test_optima_in_files(several, tmp_path):
         labels=("T <= 9", "d <= 9"),
     )  # fmt: skip
     hj.save(path, {"gait": gait, "branch": branch})
-    assert set(hj.provenance(path)["functions"]) == {"off_target", "drive"}
+    assert set(hj.load(path, describe=True)["functions"]) == {"off_target", "drive"}
     given = {"system": leaky, "params": Drive()}
     functions = {"off_target": off_target, "drive": drive}
     require_equal({"gait": gait, "branch": branch}, hj.load(path, **given, functions=functions))

@@ -101,7 +101,7 @@ def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
     require_equal({"branch": branch, "gait": gaits[1]}, loaded)
     np.testing.assert_array_equal(loaded["branch"].values, branch.values)
     assert branch.result == hj.RESULTS.max_points_reached and len(branch) == 4 and "max_points" in str(branch)
-    assert hj.provenance(tmp_path / "branch.npz")["kind"] == "dict of Branch, PeriodicOrbit"
+    assert hj.load(tmp_path / "branch.npz", describe=True)["kind"] == "dict of Branch, PeriodicOrbit"
     np.testing.assert_array_equal(follow(loaded["gait"]).multipliers, branch.multipliers)
 
 
@@ -140,7 +140,7 @@ def test_integrators_come_back(tmp_path):
 
 
 def test_what_a_file_says_about_itself(file):
-    about = hj.provenance(file)
+    about = hj.load(file, describe=True)
     assert about["kind"] == "Trajectory" and re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", about["saved"])
     assert about["versions"]["jax"] == jax.__version__ and about["versions"]["hyjax"] == hj.__version__
     assert about["parameters"] == {"restitution": {"value": 0.5}}
