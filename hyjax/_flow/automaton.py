@@ -126,7 +126,7 @@ class Automaton(eqx.Module):
             ways_of([self.system.transitions[i] for i in self.system.leaving(name)], start) if flows else []
             for name, (_, flows) in zip(self.names, self._flowing, strict=True)
         ]
-        single_only = not any(way.is_family for way in self.system.transitions)
+        single_only = not self.system.families
         count, widths = max(map(len, self._ways_out)), [sum(members or 1 for *_, members in out) for out in lists]
         there = np.arange(count) < np.array(widths)[:, None]
         # Lists of guards that differ in numbers only are made equally long, so that they are compiled once.

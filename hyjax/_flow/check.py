@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 
 from .._results.working import warn
 from .._system.every import Clock
-from .._system.system import HybridSystem, Transition
+from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from .choices import jumps_of
 from .integrator import Integrators
@@ -62,7 +62,8 @@ def sized(system: HybridSystem, t: Time, x: State, params: Params) -> HybridSyst
     """The system, in which each family of transitions knows the number of its guards. `ValueError` for a guard whose shape is not
     that of a family. **Arguments:** `x`: a state of any mode, of which the dtype matters."""
 
-    def size_of(way: Transition) -> int:
+    def size_of(k: int) -> int:
+        way = system.transitions[k]
         what = f"The guard of transition {way.source!r} -> {way.target!r}"
         at = jax.ShapeDtypeStruct((system.mode(way.source).dimension,), x.dtype)
         shape = getattr(_shape_of(way.guard, t, at, params, what, ""), "shape", None)

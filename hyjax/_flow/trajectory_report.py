@@ -88,7 +88,7 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
     data["source"] = ("event", np.array([event.source for event in events], dtype=str))
     data["target"] = ("event", np.array([event.target for event in events], dtype=str))
     data["transition"] = ("event", np.array([event.transition for event in events], dtype=np.int32))
-    if any(each.is_family for each in trajectory.system.transitions):
+    if trajectory.system.families:
         data["index"] = ("event", np.array([event.index for event in events], dtype=np.int32))
     data["guard_rate"] = ("event", np.array([event.guard_rate for event in events], dtype=float))
     coordinates = {

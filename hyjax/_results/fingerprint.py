@@ -32,6 +32,7 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
             [each.source, each.target, *(["at once"] if each.at_once else []), *(["family"] if each.is_family else [])]
             for each in system.transitions
         ],
+        **({"sizes": [way._members or 1 for way in system.transitions]} if system.families else {}),
         "source": {role: digest for role, digest in digests.items() if digest},
     }
 

@@ -116,7 +116,9 @@ def load(
     about = read_text(path)
     if about["system"] is not None:
         system = _system(path, about, system)
-        if changed := require_same_system(path, about["system"], system):
+        changed, sizes = require_same_system(path, about["system"], system), about["system"].get("sizes")
+        system = system.with_sizes(lambda k: sizes[k])
+        if changed:
             warn(
                 f"{path}: the source of the {', '.join(changed)} has changed since the result was saved on {about['saved']}: its "
                 "numbers may not be those of this system."

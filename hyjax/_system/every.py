@@ -14,21 +14,26 @@ from .types import Params, Scalar, State, Time
 Number = Callable[[Params], Scalar] | Array | float | int
 
 
+def _plain(value: Number) -> Number:
+    """A number of Python, with which a system has a hash."""
+    return value if callable(value) or isinstance(value, jax.core.Tracer) else float(value)
+
+
 class Clock(eqx.Module):
     r"""The guard of a clock: the time to the tick next to $t$, $t_0(p) + kT(p) - t$, positive before and negative after it.
 
     A flow takes the tick that comes first after its start (`ahead`), so that the guard is linear in time.
     """
 
-    period: Number
-    phase: Number = 0.0
+    period: Number = eqx.field(converter=_plain)
+    phase: Number = eqx.field(converter=_plain, default=0.0)
 
     def __check_init__(self):
         for name, least in (("period", 0.0), ("phase", -math.inf)):
             value = getattr(self, name)
             if callable(value) or isinstance(value, jax.core.Tracer):
                 continue
-            if not least < float(value) < math.inf:
+            if not least < value < math.inf:
                 need = "positive and finite" if name == "period" else "finite"
                 raise ValueError(f"every: {name}={value!r} must be {need}, or a function of the parameters.")
 

@@ -340,6 +340,11 @@ class HybridSystem(eqx.Module):
         return self.names.index(own)
 
     @property
+    def families(self) -> bool:
+        """Whether a transition is a family."""
+        return any(way.is_family for way in self.transitions)
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """For each transition the number of its guards, 1 unless it is a family. `ValueError` where it is not known yet."""
         if unknown := [k for k, way in enumerate(self.transitions) if way._members == 0]:
@@ -349,16 +354,20 @@ class HybridSystem(eqx.Module):
             )
         return tuple(1 if way._members is None else way._members for way in self.transitions)
 
-    def with_sizes(self, size_of: Callable[[Transition], int]) -> "HybridSystem":
-        """The same system, in which each family of transitions knows the number of its guards; itself where all do."""
+    def with_sizes(self, size_of: Callable[[int], int]) -> "HybridSystem":
+        """The same system, in which each family of transitions knows the number of its guards, by its index; itself where all
+        do."""
         if all(way._members != 0 for way in self.transitions):
             return self
-        known = lambda way: dataclasses.replace(way, _members=size_of(way)) if way._members == 0 else way
-        return HybridSystem(self.modes, tuple(map(known, self.transitions)), self.time_unit)
+        known = (
+            dataclasses.replace(way, _members=size_of(k)) if way._members == 0 else way
+            for k, way in enumerate(self.transitions)
+        )
+        return HybridSystem(self.modes, tuple(known), self.time_unit)
 
     def unsized(self) -> "HybridSystem":
         """The system as it was given, in which no family knows the number of its guards."""
-        if not any(way.is_family for way in self.transitions):
+        if not self.families:
             return self
         given = lambda way: dataclasses.replace(way, _members=0) if way.is_family else way
         return HybridSystem(self.modes, tuple(map(given, self.transitions)), self.time_unit)
@@ -378,14 +387,14 @@ class HybridSystem(eqx.Module):
 
     def place(self, way: Int[Array, "..."]) -> tuple[Int[Array, "..."], Int[Array, "..."] | None]:
         """The transition of a way and the number in its family, or -1; `None` where no transition is a family. -1 for way -1."""
-        if not any(each.is_family for each in self.transitions):
+        if not self.families:
             return way, None
         found = jnp.where(way[..., None] < 0, -1, jnp.asarray(self.ways)[jnp.maximum(way, 0)])
         return found[..., 0], found[..., 1]
 
     def way_number(self, transition: Int[Array, "..."], member: Int[Array, "..."]) -> Int[Array, "..."]:
         """The number in `ways` of a transition and the number of a member of its family; -1 for the transition -1."""
-        if not any(way.is_family for way in self.transitions):
+        if not self.families:
             return transition
         first = jnp.asarray(np.cumsum([0, *self.sizes]))[jnp.maximum(transition, 0)]
         return jnp.where(transition < 0, -1, first + jnp.maximum(member, 0))

@@ -41,9 +41,8 @@ def test_splay_state_fires_in_turn_at_exact_times(five):
     assert "network [4]" in str(run)
 
 
-def test_multipliers_of_the_splay_state_three_ways(five):
-    """Reference: the period map's multipliers in 50 digits. By a sequence that names the guards, by the product of saltation
-    matrices, and by a section, whose map needs no names."""
+def test_multipliers_of_an_orbit_whose_sequence_names_guards(five, tmp_path):
+    """Reference: the period map's multipliers in 50 digits. (By saltation matrices: `test_pulse_coupled_neurons.py`.)"""
     system, x0, case, _ = five
     exact = np.sort(np.abs(complex_of(case["period_map_multipliers"])))
     names = tuple(f"network[{k}]" for k in (4, 3, 2, 1, 0))
@@ -52,6 +51,26 @@ def test_multipliers_of_the_splay_state_three_ways(five):
     assert_allclose(np.sort(np.abs(orbit.multipliers))[1:], exact, rtol=0, atol=1e-12)
     assert_allclose(orbit.period, float(case["period_T"]), rtol=0, atol=1e-12)
     assert np.min(np.abs(orbit.multipliers)) < 1e-13
+    # A file holds the size of the family.
+    hj.save(tmp_path / "splay.npz", orbit)
+    again = hj.load(tmp_path / "splay.npz", system=five[0], params=DRIVE)
+    assert again.system == orbit.system and np.array_equal(again.sample(3)[4].x, orbit.sample(3)[4].x)
+
+
+@pytest.mark.medium
+def test_the_map_of_a_section_goes_through_whatever_guards_fall(five):
+    """Reference as above. From the section the first neuron crosses on its way up, four others fire before it does."""
+    system, x0, case, _ = five
+    half_way = hj.Section("network", lambda t, x, p: 0.5 - x[0])
+    step = hj.ReturnMap(system, section=half_way, max_jumps=8, integrator=ROLLED)
+    on_section = step(x0, DRIVE).x
+    crossing = step(on_section, DRIVE)
+    assert crossing.indices[:5].tolist() == [3, 2, 1, 0, 4] and int(crossing.jumps) == 5
+    assert_allclose(crossing.time, float(case["period_T"]), rtol=0, atol=1e-11)
+    found = np.sort(np.abs(np.linalg.eigvals(step.jacobian(on_section, DRIVE))))
+    exact = np.sort(np.abs(complex_of(case["period_map_multipliers"])))
+    assert_allclose(found[1:], exact, rtol=0, atol=1e-11)
+    assert found[0] < 1e-13
 
 
 @pytest.fixture(scope="module")
