@@ -13,7 +13,7 @@ from . import (
 )
 from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
-from ._continuation.curve import NaturalParameter as NaturalParameter, PseudoArclength as PseudoArclength
+from ._continuation.curve import PseudoArclength as PseudoArclength
 from ._continuation.locus import locus as locus
 from ._continuation.switching import cascade as cascade, switch_branch as switch_branch
 from ._flow.flow import flow_to_guard as flow_to_guard
@@ -38,6 +38,7 @@ from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
 from ._sweep.store import open_sweep as open_sweep, SweepError as SweepError
 from ._sweep.sweep import sweep as sweep
+from ._system.filippov import filippov as filippov
 from ._system.parameter import parameter as parameter
 from ._system.results import RESULTS as RESULTS, SolveError as SolveError
 from ._system.section import Section as Section, Stroboscope as Stroboscope

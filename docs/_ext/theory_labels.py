@@ -4,7 +4,7 @@ from public_names import PublicName
 
 # Labels without their prefix `theory-`.
 SECTIONS = {
-    "hybrid-system": "Mode Transition HybridSystem RESULTS simulate Trajectory Event Samples Arc",
+    "hybrid-system": "Mode Transition HybridSystem every filippov RESULTS simulate Trajectory Event Samples Arc",
     "flow-to-guard": "flow_to_guard Impact Integrator",
     "saltation": "saltation_matrix",
     "return-map": "ReturnMap Stride Section Stroboscope Crossing",
@@ -12,7 +12,7 @@ SECTIONS = {
         objectives.speed objectives.step_length plot.phase_portrait plot.time_series plot.orbit_figure plot.animate_orbit
         plot.walk plot.PlacedArc plot.shapes""",
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
-    "continuation": "continuation Branch PseudoArclength NaturalParameter plot.branch_diagram",
+    "continuation": "continuation Branch PseudoArclength plot.branch_diagram",
     "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
     "bouligand": "phase.bouligand_derivative phase.BouligandDerivative",
     "covariance": """noise.covariance noise.Covariance noise.Noise noise.stationary_covariance noise.stride_covariance
@@ -49,7 +49,6 @@ WITHOUT_EQUATION = {
     "hyjax.load",
     "hyjax.open_sweep",
     "hyjax.parameter",
-    "hyjax.every",
     "hyjax.save",
     "hyjax.fast.compile_for",
     "hyjax.fast.cos",

@@ -21,7 +21,7 @@ from .._results.shown import is_traced, Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Scalar
 from .._system.where import leaf_names
-from .curve import Curve, Method
+from .curve import Curve, PseudoArclength
 from .detection import search
 from .special_points import locate_grazing, orbit_at, SpecialPoint
 from .unfolding import Unfolding
@@ -122,7 +122,7 @@ class Branch(Points):
     unfolding: Unfolding
     curves: Curve  # one in each direction
     accept: Scalar
-    method: Method = eqx.field(static=True)
+    method: PseudoArclength = eqx.field(static=True)
 
     def __getitem__(self, i) -> "Branch":
         """One branch of a batch."""

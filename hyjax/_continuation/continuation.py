@@ -15,7 +15,7 @@ from .._results.shown import is_traced
 from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
 from .branch import Branch, raise_branch
-from .curve import Curve, follow_curve, Interval, interval_to, Method, PseudoArclength, start_of_curve, Stop
+from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, start_of_curve, Stop
 from .unfolding import Unfolding
 
 # `CurveState` in all directions, along a leading axis.
@@ -29,7 +29,7 @@ def continuation(
     *,
     where: Where,
     stop: Stop,
-    method: Method = PseudoArclength(),
+    method: PseudoArclength = PseudoArclength(),
     integrator: IntegratorLike | None = None,
     throw: bool = True,
 ) -> Branch:
@@ -37,9 +37,9 @@ def continuation(
 
     **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced. `where`:
     selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the parameter, in its own unit, at
-    which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: `PseudoArclength` or
-    `NaturalParameter`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the
-    orbit's. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+    which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: a `PseudoArclength`. `integrator`:
+    an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the orbit's. `throw`: raise a
+    `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
     their parameters. Special points are located when `Branch.special_points` is first read.
@@ -87,7 +87,7 @@ def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfo
 
 
 def branch_from(
-    unfolding: Unfolding, v0: Array, border: Array, ways: Array, interval: Interval, method: Method
+    unfolding: Unfolding, v0: Array, border: Array, ways: Array, interval: Interval, method: PseudoArclength
 ) -> Branch:
     """The branch followed in the directions `ways`, each from the point near its `v0` at which `border @ (v - v0)` is zero; all
     of shape `(directions, unknowns)`."""

@@ -33,8 +33,9 @@ class PseudoArclength(eqx.Module):
     start. For `max_step`, a state that has grown is measured in units of its present size.
 
     **Arguments:** `step`: length of the first step. `min_step`: a shorter step ends the branch. `max_step`: largest distance
-    between points. `max_points`: largest number of points, static. `max_iterations`: of the corrector. `ValueError` unless
-    `0 < min_step <= step <= max_step` and the numbers are positive.
+    between points. `max_points`: largest number of points, static. `max_iterations`: of the corrector. `natural`: steps in the
+    parameter instead, $\lambda = \lambda_0 + h$ (natural-parameter continuation), static: a fold ends the branch. `ValueError`
+    unless `0 < min_step <= step <= max_step` and the numbers are positive.
 
     **Example:**
 
@@ -54,48 +55,15 @@ class PseudoArclength(eqx.Module):
     max_step: float = 0.05
     max_points: int = 200
     max_iterations: int = 8
+    natural: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         _check(self)
 
     def border(self, tangent: Array) -> Array:
-        """The row that is added to the Jacobian `dH`, which makes the matrix regular also at a fold."""
-        return tangent
-
-
-class NaturalParameter(eqx.Module):
-    r"""Natural-parameter continuation: steps in the parameter, $\lambda = \lambda_0 + h$. A fold ends the branch.
-
-    **Arguments:** as for `PseudoArclength`, with lengths in units of the distance to `stop`.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> method = hj.NaturalParameter(step=0.25, max_step=0.25, max_points=20)
-    >>> branch = hj.continuation(orbit, where=lambda p: p.slope, stop=0.25, method=method)
-    >>> print(branch.values.round(4))
-    [0.2    0.2125 0.225  0.2375 0.25  ]
-
-    Source: Allgower, Georg (1990), *Numerical Continuation Methods*.
-    """
-
-    step: float = 0.01
-    min_step: float = 1e-7
-    max_step: float = 0.05
-    max_points: int = 200
-    max_iterations: int = 8
-
-    def __check_init__(self):
-        _check(self)
-
-    def border(self, tangent: Array) -> Array:
-        """The row that is added to the Jacobian `dH`, which fixes the last unknown, the parameter."""
-        return jnp.zeros_like(tangent).at[-1].set(jnp.sign(tangent[-1]))
-
-
-Method = PseudoArclength | NaturalParameter
+        """The row that is added to the Jacobian `dH`, which makes the matrix regular also at a fold; if the steps are `natural`,
+        that of the parameter."""
+        return jnp.zeros_like(tangent).at[-1].set(jnp.sign(tangent[-1])) if self.natural else tangent
 
 
 def _check(method: Any) -> None:
@@ -204,7 +172,7 @@ def follow_curve(
     border: Array,
     along: Array,
     bounds: Interval,
-    method: Method,
+    method: PseudoArclength,
     accept: Array | float,
     judge: Judge | None,
     state: CurveState | None = None,
@@ -294,7 +262,9 @@ def follow_curve(
     return jax.lax.while_loop(lambda state: ~state[0].ended & (state[0].attempts < attempts), attempt, state)
 
 
-def start_of_curve(evaluate: Evaluate, v0: Array, along: Array, bounds: Interval, method: Method) -> CurveState:
+def start_of_curve(
+    evaluate: Evaluate, v0: Array, along: Array, bounds: Interval, method: PseudoArclength
+) -> CurveState:
     """The arguments of `follow_curve` as a curve without points."""
     h, jacobian, aux = jax.eval_shape(evaluate, v0)
     room = lambda leaf: jnp.zeros((method.max_points, *leaf.shape), leaf.dtype)

@@ -21,7 +21,7 @@ from .._results.registry import draw
 from .._results.table import Table
 from .._system.where import one_leaf, Where
 from .branch import Points, raise_branch
-from .curve import Curve, follow_curve, Interval, interval_to, Method, PseudoArclength, Stop
+from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, Stop
 from .grazing import grazing_equation, Touch
 from .special_points import SpecialPoint
 from .unfolding import bordered, borders, Unfolding
@@ -30,7 +30,7 @@ SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 
 
 def locus(
-    point: SpecialPoint, *, where: Where, stop: Stop, method: Method = PseudoArclength(), throw: bool = True
+    point: SpecialPoint, *, where: Where, stop: Stop, method: PseudoArclength = PseudoArclength(), throw: bool = True
 ) -> "Locus":
     r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings, grazing
     or corners.
@@ -110,7 +110,7 @@ class Locus(Points):
 
 @long_run
 def _follow(
-    unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, interval: Interval, method: Method
+    unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, interval: Interval, method: PseudoArclength
 ) -> Curve:
     # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
     unfolding = unfolding.rolled(order=2)

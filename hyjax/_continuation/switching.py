@@ -16,7 +16,7 @@ from .._orbit.problem import Problem
 from .._results.shown import is_traced
 from .branch import Branch, raise_branch
 from .continuation import branch_from, unfolding_of
-from .curve import interval_to, Method, PseudoArclength, Stop
+from .curve import interval_to, PseudoArclength, Stop
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
@@ -33,7 +33,7 @@ def switch_branch(
     *,
     stop: Stop,
     amplitude: float | None = None,
-    method: Method = PseudoArclength(),
+    method: PseudoArclength = PseudoArclength(),
     throw: bool = True,
 ) -> Branch:
     r"""Follow the other branch through a period doubling or a branch point.
@@ -170,7 +170,7 @@ def _doubled(unfolding: Unfolding, s0: Array, w: Array, trace: Array, largest: A
 
 
 def cascade(
-    point: SpecialPoint, *, doublings: int, stop: float, method: Method = PseudoArclength()
+    point: SpecialPoint, *, doublings: int, stop: float, method: PseudoArclength = PseudoArclength()
 ) -> tuple[Branch, ...]:
     r"""Follow a cascade of period doublings: the branch of orbits with twice as many strides, then four times, ...
 
@@ -213,7 +213,9 @@ def cascade(
     return tuple(found)
 
 
-def crossing_branches(branches: Sequence[Branch], *, stop: tuple[float, float], method: Method) -> list[Branch]:
+def crossing_branches(
+    branches: Sequence[Branch], *, stop: tuple[float, float], method: PseudoArclength
+) -> list[Branch]:
     """The branches that cross the given branches at branch points, each once."""
 
     def same(a: SpecialPoint, b: SpecialPoint) -> bool:

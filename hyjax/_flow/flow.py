@@ -113,7 +113,7 @@ def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Para
     t, x, params = without_tangents((t, x, params))
     admits = each.domain.admits(t, x, params, integrator.of(mode).tolerances(x.dtype))  # pyright: ignore
     admits = admits | ~jnp.all(jnp.isfinite(x))
-    result = choose(~admits, RESULTS.outside_domain, found.result)
+    result = choose(~admits, getattr(each.domain, "code", RESULTS.outside_domain), found.result)
     return known_where(admits, dataclasses.replace(found, result=result))
 
 

@@ -270,7 +270,11 @@ def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator:
     automaton, t, z, params = without_tangents((automaton, start.t, start.z, params))
     admits = automaton.admits(t, z, start.mode, params, integrator.tolerances(z.dtype))
     outside = ~admits & ~start.done & jnp.all(jnp.isfinite(z))
-    result = choose(outside, RESULTS.outside_domain, start.result)
+    result = start.result
+    for k, mode in enumerate(automaton.modes):
+        if hasattr(mode.domain, "admits"):
+            code = getattr(mode.domain, "code", RESULTS.outside_domain)
+            result = choose(outside & (start.mode == k), code, result)
     return dataclasses.replace(start, result=result, done=start.done | outside)
 
 

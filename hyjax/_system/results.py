@@ -119,7 +119,12 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
     sliding = (
         "The flows on both sides of a surface lead back to it: a transition and the one that undoes it would follow each other "
-        "without end. The motion along the surface (Filippov's sliding, sticking friction) needs a mode of its own."
+        "without end. The motion along the surface (Filippov's sliding, sticking friction) needs a mode of its own: "
+        "`hj.filippov` makes it."
+    )
+    not_unique = (
+        "The state is on a surface from which the flows of both sides lead away: Filippov's solution leaves it to either side, at "
+        "any time. Start on the side that is meant, off the surface."
     )
     time_reversed = "The end time lies before the start time: time runs forward."
     orbit_not_converged = (

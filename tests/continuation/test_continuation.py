@@ -119,7 +119,11 @@ def test_period_doubling_of_the_logistic_map(doubling):
 def test_natural_parameter_ends_at_the_fold():
     orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
     branch = hj.continuation(
-        orbit, where=lambda p: p["mu"], stop=-0.5, method=hj.NaturalParameter(step=0.05, min_step=1e-4), throw=False
+        orbit,
+        where=lambda p: p["mu"],
+        stop=-0.5,
+        method=hj.PseudoArclength(step=0.05, min_step=1e-4, natural=True),
+        throw=False,
     )
     assert branch.result == RESULTS.orbit_not_converged
     # The branch ends within the smallest step, 1e-4 of the interval of 0.75, of where it turns.
@@ -333,4 +337,4 @@ def test_misuse_of_methods():
     with pytest.raises(ValueError, match="in that order"):
         hj.PseudoArclength(step=0.1, max_step=0.01)
     with pytest.raises(ValueError, match="max_points=0"):
-        hj.NaturalParameter(max_points=0)
+        hj.PseudoArclength(max_points=0)

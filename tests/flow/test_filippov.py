@@ -1,0 +1,168 @@
+"""Filippov systems: crossing, sliding, leaving, and where the solution is not unique."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import ROLLED
+
+import hyjax as hj
+
+
+def ran(system, x0, t1, params=None, mode="+", max_jumps=6, **options):
+    x0 = jnp.array(x0)
+    return hj.simulate(system, x0, params, mode=mode, t1=t1, max_jumps=max_jumps, integrator=ROLLED, **options)
+
+
+# Reference `relay_double_integrator_c0.3`: x' = y, y' = -sgn(x + c y).
+RELAY = hj.filippov(
+    {1: lambda t, x, p: jnp.stack([x[1], -jnp.ones(())]), -1: lambda t, x, p: jnp.stack([x[1], jnp.ones(())])},
+    lambda t, x, p: x[0] + p * x[1],
+    ("x", "y"),
+)
+C = jnp.array(0.3)
+
+
+@pytest.fixture(scope="module")
+def relay():
+    return ran(RELAY, [1.0, 0.0], 8.0, C)
+
+
+def test_a_relay_crosses_twice_and_slides(relay):
+    """Closed form, in 24 digits. The last arc, along which y falls by exp(-t/c), at the default tolerance."""
+    assert relay.result == hj.RESULTS.successful and relay.mode_names == ("+", "-", "+", "0")
+    exact = [1.145683229480096030348813, 2.837049688440288091046439, 3.328416147400480151744065]
+    assert_allclose(relay.end_times[:3], exact, rtol=0, atol=1e-13)
+    states = [
+        [0.3437049688440288091046439, -1.145683229480096030348813],
+        [-0.1637049688440288091046439, 0.5456832294800960303488129],
+        [-0.01629503115597119089535612, 0.05431677051990396965118705],
+    ]
+    assert_allclose(relay.x_ends[:3], states, rtol=0, atol=1e-13)
+    assert_allclose(relay.final, [-2.813486908884784449e-9, 9.378289696282614830e-9], rtol=0, atol=1e-13)
+
+
+def test_sliding_loses_a_direction(relay):
+    """The Jacobian of the end by the start, of rank 1: by saltation matrices and by automatic differentiation."""
+    exact = [[3.393764929056769e-9, -9.378289696282615e-9], [-1.131254976352256e-8, 3.126096565427538e-8]]
+    found = relay.fundamental_matrix()
+    assert_allclose(found, exact, rtol=0, atol=1e-13)
+    through = jax.jacfwd(lambda x: ran(RELAY, x, 8.0, C).x)(jnp.array([1.0, 0.0]))
+    assert_allclose(through, found, rtol=0, atol=1e-14)
+    # Just after sliding began, of size one.
+    early = ran(RELAY, [1.0, 0.0], 3.4, C).fundamental_matrix()
+    assert abs(np.linalg.det(early)) < 1e-12 and np.max(np.abs(early)) > 0.1
+
+
+def test_leaving_the_surface():
+    """Reference `exit_from_sliding_exact`: x' = 1; y' = -1 above, 2 - x below: slides from x = 1 to 2, and leaves below."""
+    system = hj.filippov(
+        {1: lambda t, x, p: jnp.array([1.0, -1.0]), -1: lambda t, x, p: jnp.stack([jnp.ones(()), 2 - x[0]])},
+        lambda t, x, p: x[1],
+        ("x", "y"),
+    )
+    run = ran(system, [0.0, 1.0], 3.0)
+    assert run.mode_names == ("+", "0", "-")
+    assert_allclose(run.end_times[:2], [1.0, 2.0], rtol=0, atol=1e-13)
+    assert_allclose(run.final, [3.0, -0.5], rtol=0, atol=1e-12)
+    assert_allclose(run.fundamental_matrix(), [[1.0, 0.0], [-1.0, 0.0]], rtol=0, atol=1e-12)
+
+
+def belt(t, x, p):
+    return x[1] - p["belt"]
+
+
+# Reference `belt_stick_slip_F1.0_d0.1_v0.2`.
+BLOCK = hj.filippov(
+    {
+        1: lambda t, x, p: jnp.stack([x[1], -x[0] - p["most"] + p["fall"] * (x[1] - p["belt"])]),
+        -1: lambda t, x, p: jnp.stack([x[1], -x[0] + p["most"] - p["fall"] * (p["belt"] - x[1])]),
+    },
+    belt,
+    ("x", "v"),
+)
+FRICTION = {"most": jnp.array(1.0), "fall": jnp.array(0.1), "belt": jnp.array(0.2)}
+
+
+def test_stick_and_slip():
+    """Period, durations, and where it sticks, in closed form; both multipliers are 0."""
+    step = hj.ReturnMap(BLOCK, sequence=("-", "0"), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([0.98, 0.2]), FRICTION)
+    assert_allclose(orbit.period, 6.439474890105244418580251, rtol=0, atol=1e-12)
+    assert_allclose(orbit.jump_times[0, 0], 5.528804899215224364044008, rtol=0, atol=1e-12)
+    assert_allclose(orbit.arc_ends[0][0], [0.8178660018219959890927513, 0.2], rtol=0, atol=1e-12)
+    assert_allclose(orbit.x, [1.0, 0.2], rtol=0, atol=1e-12)
+    assert np.max(np.abs(orbit.multipliers)) < 1e-11
+
+
+def third_order(om: float, rho: float, lam: float) -> hj.HybridSystem:
+    """Reference `relay3`: a plant of third order under relay feedback, u = -sgn(x1), with a sliding segment."""
+    a = np.array([[-(2 * om + lam), 1, 0], [-(2 * om * lam + om**2), 0, 1], [-lam * om**2, 0, 0]])
+    b = np.array([1, -rho, rho**2])
+    side = lambda sign: lambda t, x, p: jnp.asarray(a) @ x - sign * jnp.asarray(b)
+    return hj.filippov({1: side(1), -1: side(-1)}, lambda t, x, p: x[0], ("x1", "x2", "x3"))
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    "om, rho, lam, leaves, enters, period, multiplier",
+    [
+        (1.0, 1.0, 1.0, [0, 1, 2.205914359267390214239325], [0, 0.5459788896213552538772594, -2.300005217564606679148329],
+         7.858952070395521074188957, 0.0046616636223868800134),
+        (2.0, 0.7, 0.5, [0, 1, 1.260335653525638911513462], [0, 0.8878892470774548770376678, -1.166108172902068192022633],
+         9.603820269669709715962337, 0.00011306104014318360762),
+    ],
+)  # fmt: skip
+def test_relay_feedback_with_a_sliding_segment(om, rho, lam, leaves, enters, period, multiplier):
+    """Matrix exponentials and one root, in 24 digits; the two other multipliers are 0."""
+    system = third_order(om, rho, lam)
+    step = hj.ReturnMap(system, sequence=("+", "0", "-", "0"), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array(leaves) + jnp.array([0.0, 0.0, 0.02]), None)
+    assert_allclose(orbit.x, leaves, rtol=0, atol=1e-11)
+    # Of the sliding segment on this side; that of the reference is on the other, of the opposite sign.
+    assert_allclose(np.abs(orbit.arc_ends[0][0]), np.abs(enters), rtol=0, atol=1e-11)
+    assert_allclose(orbit.period, period, rtol=0, atol=1e-11)
+    assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, 0, multiplier], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("mode", ["+", "0", "-"])
+def test_where_both_fields_lead_away(mode):
+    """Reference `not_unique`: three solutions at least begin at the origin."""
+    apart = hj.filippov(
+        {1: lambda t, x, p: jnp.array([1.0, 1.0]), -1: lambda t, x, p: jnp.array([1.0, -1.0])},
+        lambda t, x, p: x[1],
+        ("x", "y"),
+    )
+    assert ran(apart, [0.0, 0.0], 1.0, mode=mode, throw=False).result == hj.RESULTS.not_unique
+    if mode == "+":
+        off = ran(apart, [0.0, 1e-6], 1.0)
+        assert off.result == hj.RESULTS.successful and off.final[1] > 1
+
+
+def test_starts_on_the_wrong_side_are_refused():
+    assert ran(RELAY, [-1.0, 0.0], 1.0, C, throw=False).result == hj.RESULTS.outside_domain
+    # On the surface, but both fields lead the same way.
+    assert ran(RELAY, [0.3, -1.0], 1.0, C, mode="0", throw=False).result == hj.RESULTS.outside_domain
+
+
+def test_resets_where_sliding_begins_and_ends():
+    """A third coordinate counts: 1 where sliding begins, 10 where it ends."""
+    count = lambda by: lambda t, x, p: x + jnp.array([0.0, 0.0, by])
+    system = hj.filippov(
+        {
+            1: lambda t, x, p: jnp.array([1.0, -1.0, 0.0]),
+            -1: lambda t, x, p: jnp.stack([1.0 + 0 * x[0], 2 - x[0], 0 * x[0]]),
+        },
+        lambda t, x, p: x[1],
+        ("x", "y", "n"),
+        enter=count(1.0),
+        leave=count(10.0),
+    )
+    run = ran(system, [0.0, 1.0, 0.0], 3.0)
+    assert run.x_starts[1:3, 2].tolist() == [1.0, 11.0]
+
+
+def test_fields_must_be_of_two_signs():
+    with pytest.raises(ValueError, match="fields must be"):
+        hj.filippov({1: lambda t, x, p: x}, lambda t, x, p: x[0], ("x",))
