@@ -123,8 +123,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "`hj.filippov` makes it."
     )
     not_unique = (
-        "The state is on a surface from which the flows of both sides lead away: Filippov's solution leaves it to either side, at "
-        "any time. Start on the side that is meant, off the surface."
+        "The state is on a surface from which the flows of both sides lead away: Filippov's solution leaves it to either side, "
+        "at any time. Start on the side that is meant, off the surface."
     )
     time_reversed = "The end time lies before the start time: time runs forward."
     orbit_not_converged = (
