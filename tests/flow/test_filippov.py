@@ -163,6 +163,49 @@ def test_resets_where_sliding_begins_and_ends():
     assert run.x_starts[1:3, 2].tolist() == [1.0, 11.0]
 
 
-def test_fields_must_be_of_two_signs():
+def crossed(of_side) -> hj.HybridSystem:
+    """Of two surfaces, x = 0 and y = 0, with the field `of_side(i, j)(t, x, p)` for the signs i, j."""
+    sides = {(i, j): of_side(i, j) for i in (1, -1) for j in (1, -1)}
+    return hj.filippov(sides, (lambda t, x, p: x[0], lambda t, x, p: x[1]), ("x", "y", "z"))
+
+
+@pytest.mark.medium
+def test_sliding_along_two_surfaces():
+    """Reference `two_surfaces_a0.5`: x' = a - sgn x, y' = b - sgn y, z' = sgn x + 2 sgn y; first along x = 0, then along both."""
+    system = crossed(lambda i, j: lambda t, x, p: jnp.array([0.5 - i, 0.3 - j, i + 2.0 * j]))
+    run = ran(system, [1.0, 2.0, 0.0], 5.0, mode="++")
+    assert run.mode_names == ("++", "0+", "00")
+    assert_allclose(run.end_times[:2], [2.0, 20 / 7], rtol=0, atol=1e-13)
+    assert_allclose(run.x_ends[:2, 2], [6.0, 57 / 7], rtol=0, atol=1e-12)
+    assert_allclose(run.final, [0.0, 0.0, 10.5], rtol=0, atol=1e-12)
+    assert_allclose(run.fundamental_matrix(), [[0, 0, 0], [0, 0, 0], [1, 2, 1]], rtol=0, atol=1e-11)
+
+
+@pytest.mark.medium
+def test_a_spiral_into_the_intersection():
+    """Reference `spiral_two_surfaces_p2.0`: x' = -sgn x + p sgn y, y' = -sgn y - p sgn x: through the four sides, each quarter a
+    third of the one before, into the origin at t = 1/2."""
+    system = crossed(lambda i, j: lambda t, x, p: jnp.array([-i + 2.0 * j, -j - 2.0 * i, 0.0]))
+    run = ran(system, [1.0, 0.0, 0.0], 1.0, mode="+-", max_jumps=60, throw=False)
+    assert run.mode_names[:5] == ("+-", "--", "-+", "++", "+-") and run.result == hj.RESULTS.zeno
+    assert_allclose(run.end_times[:6], (1 - 3.0 ** -np.arange(1, 7)) / 2, rtol=0, atol=1e-14)
+    assert_allclose(run.t, 0.5, rtol=0, atol=1e-13)
+    rest = ran(system, [0.0, 0.0, 0.0], 1.0, mode="00")
+    assert rest.result == hj.RESULTS.successful and np.max(np.abs(rest.final)) < 1e-14
+
+
+@pytest.mark.medium
+def test_off_the_intersection_along_one_surface():
+    """z' = 1 turns the pull onto y = 0 into a push: the flow slides along both until z = 1, then along x = 0, y' = z - 1."""
+    system = crossed(lambda i, j: lambda t, x, p: jnp.stack([0.5 - i + 0 * x[0], x[2] - j, jnp.ones(())]))
+    run = ran(system, [0.0, 0.0, 0.0], 2.0, mode="00")
+    assert run.mode_names == ("00", "0+")
+    assert_allclose(run.end_times[0], 1.0, rtol=0, atol=1e-13)
+    assert_allclose(run.final, [0.0, 0.5, 2.0], rtol=0, atol=1e-12)
+
+
+def test_fields_must_be_of_all_signs():
+    with pytest.raises(ValueError, match=r"of the keys \(1, 1\)"):
+        hj.filippov({1: lambda t, x, p: x}, (lambda t, x, p: x[0], lambda t, x, p: x[1]), ("x", "y"))
     with pytest.raises(ValueError, match="fields must be"):
         hj.filippov({1: lambda t, x, p: x}, lambda t, x, p: x[0], ("x",))
