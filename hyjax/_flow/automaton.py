@@ -18,6 +18,7 @@ from .._numerics.programs import once
 from .._numerics.trees import select
 from .._system.every import Clock
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
+from .._system.results import numbered_code, RESULTS
 from .._system.system import HybridSystem, Mode, of_member
 from .._system.types import Flag, Params, Scalar, State, Time
 from .integrate import Arrival, Entry, integrate
@@ -191,17 +192,17 @@ class Automaton(eqx.Module):
             lambda args: jnp.array(guarded)[args[0]],
         )
 
-    def admits(self, t: Time, z: Padded, mode: Index, params: Params, tolerances: tuple) -> Flag:
-        """Whether a run may begin at the state in the mode, as domains with a method `admits` say besides their limits."""
-        ways = [(n, d) if hasattr(d, "admits") else None for n, d in ((m.dimension, m.domain) for m in self.modes)]
+    def refusal(self, t: Time, z: Padded, mode: Index, params: Params, tolerances: tuple) -> RESULTS:
+        """The code of a run that begins at the state in the mode, by a method `refusal` of the domain, beside its limits."""
+        ways = [(n, d) if hasattr(d, "refusal") else None for n, d in ((m.dimension, m.domain) for m in self.modes)]
 
-        def admitted(way, t, z, params):
+        def refused(way, t, z, params):
             if way is None:
-                return jnp.array(True)
+                return jnp.asarray(RESULTS.successful._value)
             n, domain = way
-            return domain.admits(t, z[:n], params, tolerances)
+            return jnp.asarray(domain.refusal(t, z[:n], params, tolerances)._value)
 
-        return switched(mode, ways, admitted, t, z, params)
+        return numbered_code(switched(mode, ways, refused, t, z, params))
 
     def leaving(self, mode: Index) -> Int[Array, " guards"]:
         """The ways (`HybridSystem.ways`) to which the guards of a mode belong, -1 in unused places."""

@@ -107,14 +107,13 @@ def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Para
     surfaces = surfaces_of(system, mode, (t, params, None)).within(limits_of(each, t, x, params), inside, guarded)
     found = _run(surfaces, system, mode, t, x, params, integrator)
     found = known_where(found.result == RESULTS.successful, found)
-    if not hasattr(each.domain, "admits"):
+    if not hasattr(each.domain, "refusal"):
         return found
     # As for every start outside the domain: NaN values, whose derivative is zero.
     t, x, params = without_tangents((t, x, params))
-    admits = each.domain.admits(t, x, params, integrator.of(mode).tolerances(x.dtype))  # pyright: ignore
-    admits = admits | ~jnp.all(jnp.isfinite(x))
-    result = choose(~admits, getattr(each.domain, "code", RESULTS.outside_domain), found.result)
-    return known_where(admits, dataclasses.replace(found, result=result))
+    code = each.domain.refusal(t, x, params, integrator.of(mode).tolerances(x.dtype))  # pyright: ignore
+    refused = (code != RESULTS.successful) & jnp.all(jnp.isfinite(x))
+    return known_where(~refused, dataclasses.replace(found, result=choose(refused, code, found.result)))
 
 
 def _run(

@@ -266,16 +266,11 @@ def first_arc(automaton: Automaton, z0: Padded, mode0: Index, t0: Time, t1: Time
 
 
 def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator: Integrators) -> ArcStart:
-    """The start of a simulation, which ends with `outside_domain` where its mode does not admit the state."""
+    """The start of a simulation, which ends with the code of its mode's domain where that refuses the state."""
     automaton, t, z, params = without_tangents((automaton, start.t, start.z, params))
-    admits = automaton.admits(t, z, start.mode, params, integrator.tolerances(z.dtype))
-    outside = ~admits & ~start.done & jnp.all(jnp.isfinite(z))
-    result = start.result
-    for k, mode in enumerate(automaton.modes):
-        if hasattr(mode.domain, "admits"):
-            code = getattr(mode.domain, "code", RESULTS.outside_domain)
-            result = choose(outside & (start.mode == k), code, result)
-    return dataclasses.replace(start, result=result, done=start.done | outside)
+    code = automaton.refusal(t, z, start.mode, params, integrator.tolerances(z.dtype))
+    refused = (code != RESULTS.successful) & ~start.done & jnp.all(jnp.isfinite(z))
+    return dataclasses.replace(start, result=choose(refused, code, start.result), done=start.done | refused)
 
 
 def flow_arc(

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .results import RESULTS
+from .results import choose, RESULTS
 from .system import Guard, HybridSystem, Mode, Reset, Transition, unchanged, VectorField
 from .types import Flag, Params, Scalar, State, Time
 
@@ -233,12 +233,10 @@ def _slide_along_both(flows: Flows, t: Time, x: State, params: Params) -> State:
 
 
 class Side(eqx.Module):
-    """The domain of a mode: the side of each surface, and for a surface along which the mode slides, where it is held there. No
-    run begins on a surface from which the flows of both sides lead away."""
+    """The domain of a mode: the side of each surface, and for a surface along which the mode slides, where it is held there."""
 
     flows: Flows
     signs: Signs = eqx.field(static=True)
-    code = RESULTS.not_unique
 
     def _limits(self) -> list[Guard]:
         on = [k for k, sign in enumerate(self.signs) if not sign]
@@ -255,12 +253,16 @@ class Side(eqx.Module):
         """Every limit is left only where a guard has fallen."""
         return len(self._limits())
 
-    def admits(self, t: Time, x: State, params: Params, tolerances: tuple) -> Flag:
+    def refusal(self, t: Time, x: State, params: Params, tolerances: tuple) -> RESULTS:
+        """`not_unique` on a surface from which both flows lead away; `outside_domain` off one along which the mode slides."""
         rtol, atol = tolerances
-        flags = []
-        for k, surface in enumerate(self.flows.surfaces):
+        off, apart = [], []
+        for k, (sign, surface) in enumerate(zip(self.signs, self.flows.surfaces, strict=True)):
             value, slope = jax.value_and_grad(lambda x, h=surface: _height(h, 1, t, x, params))(x)
             near = jnp.abs(value) <= 8 * jnp.abs(slope) @ (atol + rtol * jnp.abs(x))
             away = [self.flows.push(k, _set(self.signs, k, side), side)(t, x, params) > 0 for side in (-1, 1)]
-            flags.append(near & away[0] & away[1])
-        return ~jnp.any(jnp.stack(flags))
+            apart.append(near & away[0] & away[1])
+            off.append(~near & (sign == 0))
+        any_of = lambda flags: jnp.any(jnp.stack(flags))
+        code = choose(any_of(off), RESULTS.outside_domain, RESULTS.successful)
+        return choose(any_of(apart), RESULTS.not_unique, code)

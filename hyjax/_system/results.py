@@ -221,6 +221,11 @@ def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:
     return RESULTS.where(pred, code, otherwise)
 
 
+def numbered_code(value: Array) -> RESULTS:
+    """The codes with these numbers, which may be traced."""
+    return Code(value, RESULTS)  # pyright: ignore[reportReturnType]
+
+
 def code_of(value: int) -> Any:
     """The code with the number `value`."""
     return next(item for item in RESULTS._name_to_item.values() if int(item._value) == value)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._system.per_mode import number, PerMode
-from .._system.results import nan_unless
+from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .complementarity import choose_set, Contacts, masks, may_depend, rows_of, Set, subsets
@@ -114,6 +114,9 @@ class Holding(eqx.Module):
 
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         return Apart(self.bodies.contacts, self.further, self.held)(t, x, params)
+
+    def refusal(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> RESULTS:
+        return choose(self.admits(t, x, params, tolerances), RESULTS.successful, RESULTS.outside_domain)
 
     def admits(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> Flag:
         held, count = number(self.held), len(self.bodies.contacts)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._system.per_mode import number, PerMode
+from .._system.results import choose, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
@@ -148,6 +149,9 @@ class Closed(eqx.Module):
 
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         return jnp.zeros(0, x.dtype) if self.further is None else jnp.ravel(self.further(t, x, params))
+
+    def refusal(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> RESULTS:
+        return choose(self.admits(t, x, params, tolerances), RESULTS.successful, RESULTS.outside_domain)
 
     def admits(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> Flag:
         contact, side = self.body.contact, number(self.side, x.dtype)

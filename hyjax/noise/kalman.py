@@ -23,6 +23,7 @@ from .._numerics.semidefinite import check_covariance
 from .._numerics.trees import select
 from .._results.failure import raise_failure
 from .._results.shown import is_traced
+from .._system.every import Clock
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
@@ -277,6 +278,11 @@ def kalman_filter(
     system, t0, x0, _, params, integrator = check_simulation(system, x0, params, mode, t0, t0, max_jumps, integrator)
     sigma0 = check_covariance(sigma0, x0.size, x0.dtype, "kalman_filter: sigma0")
     system.refuse_at_once("kalman_filter")
+    if any(isinstance(way.guard, Clock) for way in system.transitions):
+        raise ValueError(
+            "kalman_filter: a transition is a clock, hj.every, which a filter would take for a guard of the state. Filter up to "
+            "each tick, and start again after it."
+        )
     placed = place_noise(noise, system, t0, x0.dtype, params)
     times, measurements = _check_measurements(times, measurements, t0)
     _refuse_start_beyond_guard(system, t0, x0, params, mode)

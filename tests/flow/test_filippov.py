@@ -142,6 +142,8 @@ def test_where_both_fields_lead_away(mode):
 
 def test_starts_on_the_wrong_side_are_refused():
     assert ran(RELAY, [-1.0, 0.0], 1.0, C, throw=False).result == hj.RESULTS.outside_domain
+    # Sliding, but off the surface.
+    assert ran(RELAY, [0.01, 0.0], 1.0, C, mode="0", throw=False).result == hj.RESULTS.outside_domain
     # On the surface, but both fields lead the same way.
     assert ran(RELAY, [0.3, -1.0], 1.0, C, mode="0", throw=False).result == hj.RESULTS.outside_domain
 
