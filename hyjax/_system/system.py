@@ -447,7 +447,11 @@ class HybridSystem(eqx.Module):
                 "at_once=False."
             )
 
-    def between(self, source: str, target: str) -> tuple[int, int | None]:
+    def between(self, source: str, target: str) -> int:
+        """Index of the transition from `source` to `target`. `ValueError` unless there is exactly one."""
+        return self._between(source, target)[0]
+
+    def _between(self, source: str, target: str) -> tuple[int, int | None]:
         """Index of the transition from `source` to `target`, and the number that `source` names in its family, such as 3 of
         `"network[3]"`. `ValueError` unless there is exactly one."""
         into, (own, member) = self.names[self.number(target)], of_arc(source, self.names)
@@ -475,11 +479,11 @@ class HybridSystem(eqx.Module):
         return found[0], member
 
     def passes(self, sequence: tuple[str, ...]) -> list[tuple[int, int | None]]:
-        """What `between` says along a closed sequence of modes. `ValueError` for a transition that is missing or ambiguous."""
+        """What `_between` says along a closed sequence of modes. `ValueError` for a transition that is missing or ambiguous."""
         if isinstance(sequence, str) or not sequence:
             raise ValueError(f"sequence: give a tuple of mode names, such as ('swing',); got {sequence!r}.")
         following = (*sequence[1:], sequence[0])
-        return [self.between(mode, after) for mode, after in zip(sequence, following, strict=True)]
+        return [self._between(mode, after) for mode, after in zip(sequence, following, strict=True)]
 
     def route(self, sequence: tuple[str, ...]) -> tuple[int, ...]:
         """The numbers in `ways` of the ways along a closed sequence of modes. `ValueError` for a missing or ambiguous one."""
