@@ -74,7 +74,7 @@ def execute(app, env, docnames):
         run_sync(manager.shutdown_kernel)(now=True)
 
 
-def run(notebook, manager: AsyncKernelManager, timeout: int = 60) -> None:
+def run(notebook, manager: AsyncKernelManager, timeout: int = 600) -> None:
     # Times in the metadata would be a part of the digest by which the cache finds a page.
     client = NotebookClient(notebook, km=manager, timeout=timeout, record_timing=False)
     try:
