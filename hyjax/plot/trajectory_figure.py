@@ -47,11 +47,12 @@ def trajectory_figure(
     """
     plt = pyplot()
     modes, ways = trajectory.system.modes, trajectory.system.transitions
-    visited = dict.fromkeys(trajectory.mode_names) or dict.fromkeys(modes)
-    names = tuple(dict.fromkeys(name for mode in visited for name in modes[mode].coordinates))
     families = [k for k, way in enumerate(ways) if way.is_family]
-    names = () if families and len(names) > MOST_PANELS else names
-    arcs = trajectory.sample(n) if names else ()
+    rasters_alone = families and max(mode.dimension for mode in modes.values()) > MOST_PANELS
+    arcs = () if rasters_alone else trajectory.sample(n)
+    visited = dict.fromkeys(arc.mode for arc in arcs) or dict.fromkeys(modes)
+    names = tuple(dict.fromkeys(name for mode in visited for name in modes[mode].coordinates))
+    names = () if rasters_alone else names
     colours = {mode: COLOURS[k % len(COLOURS)] for k, mode in enumerate(modes)}
     units = units_of(model, trajectory.params, trajectory.system)
     heights = [1.2] * len(names) + [2.4] * len(families)
