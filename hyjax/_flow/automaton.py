@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.programs import once
 from .._numerics.trees import select
-from .._system.every import Clock
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.results import numbered_code, RESULTS
 from .._system.system import HybridSystem, Mode, of_member
@@ -161,13 +160,10 @@ class Automaton(eqx.Module):
             return jnp.where(jnp.asarray(there)[mode], known, 1) if padded != lists else known
 
         armed = lambda t, z, args: switched(args[0], ways, once(flags), t, z, args[1])
-        known = [
-            self.system.at_once(name) if flows else None
-            for name, (_, flows) in zip(self.names, self._flowing, strict=True)
-        ]
-        clocks = [[isinstance(self.system.way(k).guard, Clock) for k in out] for out in self._ways_out]
-        at_once = flags_by_mode([[] if each is None else each.tolist() for each in known], count)
-        return Surfaces(count, values, armed, at_once=at_once, clocks=flags_by_mode(clocks, count))
+        flowing = [name if flows else None for name, (_, flows) in zip(self.names, self._flowing, strict=True)]
+        of_modes = lambda flags_of: flags_by_mode([name and flags_of(name) for name in flowing], count)
+        at_once, clocks = of_modes(self.system.at_once), of_modes(self.system.clocks)
+        return Surfaces(count, values, armed, at_once=at_once, clocks=clocks)
 
     def surfaces_within(self, t: Time, z: Padded, params: Params, owed: Guards | None = None) -> Surfaces:
         """The guards of the mode `args[0]` for a flow from `(t, z)`, followed by the components of its domain. **Arguments:**
@@ -265,12 +261,12 @@ class Automaton(eqx.Module):
         return [self.system.ways_out(name) for name in self.names]
 
 
-def flags_by_mode(rows: Sequence[Sequence[bool]], count: int) -> Callable[[tuple], Mask] | None:
-    """The flags of the guards of the mode `args[0]`, false in unused places; `None` if none is true."""
-    table = np.zeros((len(rows), count), bool)
-    for row, each in zip(table, rows, strict=True):
-        row[: len(each)] = each
-    return (lambda args: jnp.asarray(table)[args[0]]) if table.any() else None
+def flags_by_mode(rows: Sequence[np.ndarray | None], count: int) -> Callable[[tuple], Mask] | None:
+    """The flags of the guards of the mode `args[0]`, false in unused places; `None` if no mode has any."""
+    if all(each is None for each in rows):
+        return None
+    table = np.stack([np.zeros(count, bool) if each is None else np.pad(each, (0, count - each.size)) for each in rows])
+    return lambda args: jnp.asarray(table)[args[0]]
 
 
 def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:

@@ -189,13 +189,12 @@ def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Pa
 def check(system: HybridSystem, t, x, params: Params, sequence: tuple[str, ...], integrator: Integrators):
     """Check the arguments of an analysis along a sequence of modes. **Returns:** `(system, t, x, params)`, the numbers as arrays;
     the system knows the sizes of its families."""
-    system.passes(sequence)
     params = check_params(params)
     x = check_state(x, system.mode(sequence[0]).dimension, sequence[0])
     integrator.tolerances(x.dtype)
     t = jnp.asarray(t, x.dtype)
     system = sized(system, t, x, params)
-    # Now the numbers of guards can be compared with the sizes of their families.
+    # Of a map the sequence is known to be one of the system; with the sizes of families also the numbers of guards.
     system.passes(sequence)
     for name in dict.fromkeys(sequence):
         at = jax.ShapeDtypeStruct((system.mode(name).dimension,), x.dtype)

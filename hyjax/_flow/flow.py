@@ -3,14 +3,12 @@ r"""The flow of one mode: until its first guard falls, or for a given time."""
 import dataclasses
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int
 
 from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
 from .._results.failure import raise_failure
 from .._results.shown import Shown
-from .._system.every import Clock
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -73,12 +71,9 @@ def surfaces_of(system: HybridSystem, mode: str, start: Start) -> Surfaces:
     def armed(t, x, params):
         return jnp.concatenate(armed_of(ways, t, x, params))
 
-    flags, out = system.at_once(mode), system.ways_out(mode)
-    clocks = np.array([isinstance(system.way(k).guard, Clock) for k in out], bool)
-    return Surfaces(
-        len(out), values, armed, at_once=None if flags is None else lambda params: jnp.asarray(flags),
-        clocks=(lambda params: jnp.asarray(clocks)) if clocks.any() else None,
-    )  # fmt: skip
+    constant = lambda flags: None if flags is None else lambda params: jnp.asarray(flags)
+    at_once, clocks = constant(system.at_once(mode)), constant(system.clocks(mode))
+    return Surfaces(len(system.ways_out(mode)), values, armed, at_once=at_once, clocks=clocks)
 
 
 def run_to_guard(

@@ -209,13 +209,7 @@ def _after(reset: Reset, number, t: Time, x: State, params: Params) -> State:
 
 
 def every(
-    period: Number,
-    reset: Reset,
-    *,
-    phase: Number = 0.0,
-    source: str = "",
-    target: str = "",
-    armed: Armed | None = None,
+    period: Number, reset: Reset, *, phase: Number = 0.0, source: str = "", target: str = "", armed: Armed | None = None
 ) -> Transition:
     r"""A clock: the transition that is taken at the times $t_k = t_0(p) + kT(p)$, for a sampled controller or a modulated pulse.
 
@@ -256,6 +250,13 @@ def of_arc(name: str, modes: tuple[str, ...]) -> tuple[str, int | None]:
     return (name, None) if found is None else (found[1], int(found[2]))
 
 
+def _in_modes(way: Transition, names: tuple[str, ...]) -> list[Transition]:
+    """A transition, which for a clock without a source is one in every mode."""
+    if isinstance(way, Transition) and isinstance(way.guard, Clock) and not way.source:
+        return [dataclasses.replace(way, source=name, target=name) for name in names]
+    return [way]
+
+
 class HybridSystem(eqx.Module):
     r"""A hybrid dynamical system: flow $\dot x = f_i(t, x, p)$ in each mode $i$, jumps $x^+ = R_{ij}(t, x^-, p)$ between modes.
 
@@ -288,12 +289,7 @@ class HybridSystem(eqx.Module):
     ):
         self.names = tuple(modes)
         self._modes = tuple(modes.values())
-        self.transitions = tuple(
-            dataclasses.replace(way, source=name, target=name) if own else way
-            for way in transitions
-            for own in [isinstance(way, Transition) and isinstance(way.guard, Clock) and not way.source]
-            for name in (self.names if own else [""])
-        )
+        self.transitions = tuple(each for way in transitions for each in _in_modes(way, self.names))
         self.time_unit = time_unit
 
     @property
@@ -367,10 +363,8 @@ class HybridSystem(eqx.Module):
 
     def unsized(self) -> "HybridSystem":
         """The system as it was given, in which no family knows the number of its guards."""
-        if not self.families:
-            return self
         given = lambda way: dataclasses.replace(way, _members=0) if way.is_family else way
-        return HybridSystem(self.modes, tuple(map(given, self.transitions)), self.time_unit)
+        return HybridSystem(self.modes, tuple(map(given, self.transitions)), self.time_unit) if self.families else self
 
     @property
     def ways(self) -> np.ndarray:
@@ -433,9 +427,16 @@ class HybridSystem(eqx.Module):
 
     def at_once(self, name: str) -> np.ndarray | None:
         """Which of the ways `ways_out(name)` are taken at once where the mode begins; `None` if none is."""
-        if not any(self.transitions[i].at_once for i in self.leaving(name)):
-            return None
-        return np.array([self.transitions[self.ways[k, 0]].at_once for k in self.ways_out(name)], bool)
+        return self._flags_out(name, lambda way: way.at_once)
+
+    def clocks(self, name: str) -> np.ndarray | None:
+        """Which of the ways `ways_out(name)` are clocks (`every`); `None` if none is."""
+        return self._flags_out(name, lambda way: isinstance(way.guard, Clock))
+
+    def _flags_out(self, name: str, flag: Callable[[Transition], bool]) -> np.ndarray | None:
+        leaving = self.leaving(name)
+        flags = [flag(self.transitions[i]) for i in leaving]
+        return np.repeat(flags, [self.sizes[i] for i in leaving]) if any(flags) else None
 
     def refuse_at_once(self, caller: str) -> None:
         """`ValueError` if a transition is taken at once, for an analysis that knows events by their guards alone."""

@@ -82,7 +82,7 @@ def _levels(estimator: Estimator, t: Time, x: Float[Array, " size"], mode: Index
     if not any(index is not None for index in params.noise.guard):
         return jnp.zeros(count, x.dtype)
     ways = [
-        (each.dimension, tuple(params.noise.guard[system.ways[k, 0]] for k in system.ways_out(name)))
+        (each.dimension, tuple(params.noise.guard[i] for i in system.leaving(name) for _ in range(system.sizes[i])))
         for name, each in system.modes.items()
     ]
 
