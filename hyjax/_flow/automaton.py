@@ -161,7 +161,7 @@ class Automaton(eqx.Module):
 
         armed = lambda t, z, args: switched(args[0], ways, once(flags), t, z, args[1])
         flowing = [name if flows else None for name, (_, flows) in zip(self.names, self._flowing, strict=True)]
-        of_modes = lambda flags_of: flags_by_mode([name and flags_of(name) for name in flowing], count)
+        of_modes = lambda flags_of: flags_by_mode([None if name is None else flags_of(name) for name in flowing], count)
         at_once, clocks = of_modes(self.system.at_once), of_modes(self.system.clocks)
         return Surfaces(count, values, armed, at_once=at_once, clocks=clocks)
 
