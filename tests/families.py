@@ -1,4 +1,4 @@
-"""Families of transitions that several tests share: pulse-coupled neurons, hard disks, balls on a line; and exact values."""
+"""Families of transitions that several tests share: pulse-coupled neurons, balls on a line; and exact values."""
 
 import json
 import pathlib
@@ -32,38 +32,6 @@ def complex_of(values) -> np.ndarray:
     return np.array(
         [complex(float(v["re"]), float(v["im"])) if isinstance(v, dict) else complex(float(v)) for v in values]
     )
-
-
-def disks(n: int, radius: float, torus: bool) -> hj.HybridSystem:
-    """Disks of unit mass that collide elastically, in the unit box or on the unit torus: x = (positions, velocities)."""
-    first, second = np.triu_indices(n, 1)
-
-    def apart(q, i, j):
-        d = q[j] - q[i]
-        return d - jnp.round(d) if torus else d
-
-    def gap(t, x, p):
-        d = apart(x[: 2 * n].reshape(n, 2), first, second)
-        return jnp.sum(d * d, axis=1) - 4 * radius**2
-
-    def collide(t, x, p, k):
-        i, j = jnp.asarray(first)[k], jnp.asarray(second)[k]
-        q, v = x.reshape(2, n, 2)
-        d = apart(q, i, j)
-        push = d * (d @ (v[j] - v[i])) / (d @ d)
-        return jnp.concatenate([q.ravel(), v.at[i].add(push).at[j].add(-push).ravel()])
-
-    def walls(t, x, p):
-        return jnp.concatenate([x[: 2 * n] - radius, 1 - radius - x[: 2 * n]])
-
-    def reflect(t, x, p, k):
-        return x.at[2 * n + k % (2 * n)].multiply(-1.0)
-
-    names = tuple(f"{letter}{k}{axis}" for letter in "qv" for k in range(n) for axis in "xy")
-    ways = [hj.Transition("gas", "gas", gap, collide)]
-    ways += [] if torus else [hj.Transition("gas", "gas", walls, reflect)]
-    flow = lambda t, x, p: jnp.concatenate([x[2 * n :], jnp.zeros(2 * n, x.dtype)])
-    return hj.HybridSystem({"gas": hj.Mode(flow, names)}, tuple(ways))
 
 
 def balls(masses, restitution) -> hj.HybridSystem:

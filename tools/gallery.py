@@ -25,6 +25,8 @@ ENDS = {
     "monopod_hopper": 8.0,
     "rocking_block": 4.0,
     "pulse_coupled_neurons": 9.0,
+    "hard_disks": 1.2,
+    "newtons_cradle": 1.6,
 }
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
 FRAMES, DPI, LARGEST = 44, 66, 150_000

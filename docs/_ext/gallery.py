@@ -126,8 +126,8 @@ GROUPS = {
         kneed_walker""",
     "Run and hop": "slip slip_retraction monopod_hopper thrusting_hopper",
     "Bounce and strike": """bouncing_ball ball_on_slope paddle_juggler vibrating_table rocking_block linear_impact_oscillator
-        duffing_impact_oscillator impact_microactuator relief_valve""",
-    "Switch and slide": "buck_converter bangbang friction_oscillator piecewise",
+        duffing_impact_oscillator impact_microactuator relief_valve newtons_cradle hard_disks""",
+    "Switch and slide": "buck_converter boost_converter bangbang friction_oscillator relay_feedback piecewise",
     "Fire": "integrate_and_fire pulse_coupled_neurons",
 }
 

@@ -16,7 +16,8 @@ names = (
     "powered_compass_gait", "bhounsule_walker", "kneed_walker", "slip", "slip_retraction", "monopod_hopper",
     "thrusting_hopper", "vibrating_table", "duffing_impact_oscillator", "friction_oscillator", "paddle_juggler",
     "buck_converter", "integrate_and_fire", "ball_on_slope", "rocking_block", "piecewise", "linear_impact_oscillator",
-    "bangbang", "impact_microactuator", "relief_valve", "pulse_coupled_neurons",
+    "bangbang", "impact_microactuator", "relief_valve", "pulse_coupled_neurons", "hard_disks", "newtons_cradle",
+    "boost_converter", "relay_feedback",
 )  # fmt: skip
 
 

@@ -69,6 +69,16 @@ def test_leaving_the_surface():
     assert_allclose(run.fundamental_matrix(), [[1.0, 0.0], [-1.0, 0.0]], rtol=0, atol=1e-12)
 
 
+def test_a_family_of_cycles():
+    """Reference `relay_family`: for c = 0 every orbit through (A, 0) closes after 4 sqrt(2A), A = 0.7. It crosses and never
+    slides; the multipliers are 1 and 1, in a Jordan block with the change of the period, 2 sqrt(2/A)."""
+    a, period = 0.7, 4.732863826479692834053863
+    run = ran(RELAY, [a, 0.0], period, jnp.array(0.0))
+    assert run.mode_names == ("+", "-", "+")
+    assert_allclose(run.final, [a, 0.0], rtol=0, atol=1e-13)
+    assert_allclose(run.fundamental_matrix(), [[1, 0], [2 * np.sqrt(2 / a), 1]], rtol=0, atol=1e-12)
+
+
 def belt(t, x, p):
     return x[1] - p["belt"]
 
@@ -94,36 +104,6 @@ def test_stick_and_slip():
     assert_allclose(orbit.arc_ends[0][0], [0.8178660018219959890927513, 0.2], rtol=0, atol=1e-12)
     assert_allclose(orbit.x, [1.0, 0.2], rtol=0, atol=1e-12)
     assert np.max(np.abs(orbit.multipliers)) < 1e-11
-
-
-def third_order(om: float, rho: float, lam: float) -> hj.HybridSystem:
-    """Reference `relay3`: a plant of third order under relay feedback, u = -sgn(x1), with a sliding segment."""
-    a = np.array([[-(2 * om + lam), 1, 0], [-(2 * om * lam + om**2), 0, 1], [-lam * om**2, 0, 0]])
-    b = np.array([1, -rho, rho**2])
-    side = lambda sign: lambda t, x, p: jnp.asarray(a) @ x - sign * jnp.asarray(b)
-    return hj.filippov({1: side(1), -1: side(-1)}, lambda t, x, p: x[0], ("x1", "x2", "x3"))
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(
-    "om, rho, lam, leaves, enters, period, multiplier",
-    [
-        (1.0, 1.0, 1.0, [0, 1, 2.205914359267390214239325], [0, 0.5459788896213552538772594, -2.300005217564606679148329],
-         7.858952070395521074188957, 0.0046616636223868800134),
-        (2.0, 0.7, 0.5, [0, 1, 1.260335653525638911513462], [0, 0.8878892470774548770376678, -1.166108172902068192022633],
-         9.603820269669709715962337, 0.00011306104014318360762),
-    ],
-)  # fmt: skip
-def test_relay_feedback_with_a_sliding_segment(om, rho, lam, leaves, enters, period, multiplier):
-    """Matrix exponentials and one root, in 24 digits; the two other multipliers are 0."""
-    system = third_order(om, rho, lam)
-    step = hj.ReturnMap(system, sequence=("+", "0", "-", "0"), integrator=ROLLED)
-    orbit = hj.periodic_orbit(step, jnp.array(leaves) + jnp.array([0.0, 0.0, 0.02]), None)
-    assert_allclose(orbit.x, leaves, rtol=0, atol=1e-11)
-    # Of the sliding segment on this side; that of the reference is on the other, of the opposite sign.
-    assert_allclose(np.abs(orbit.arc_ends[0][0]), np.abs(enters), rtol=0, atol=1e-11)
-    assert_allclose(orbit.period, period, rtol=0, atol=1e-11)
-    assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, 0, multiplier], rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("mode", ["+", "0", "-"])

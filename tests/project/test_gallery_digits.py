@@ -9,6 +9,8 @@ import pathlib
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.optimize
 from numpy.testing import assert_allclose
 from readme import ROOT
 from reference import case, numbers
@@ -382,6 +384,92 @@ def test_pulse_coupled_neurons():
         v, events = np.where(fires, 0, v + pulse * fires.sum()), events + 1
     assert events == about["jumps"]
     assert_allclose(v, about["end"]["x"], rtol=0, atol=1e-11)
+
+
+def test_hard_disks():
+    """Event-driven dynamics: the time of each collision in closed form. Chaos enlarges rounding by e^9 or so in this time."""
+    p, about = models.hard_disks.Params(), DIGITS["hard_disks"]
+    r, t, events = float(p.radius), 0.0, 0
+    q, v = np.array(models.hard_disks.start(p)[1]).reshape(2, 8, 2)
+    first, second = np.triu_indices(8, 1)
+    while True:
+        apart, closing = q[second] - q[first], v[second] - v[first]
+        b, c = np.sum(apart * closing, 1), np.sum(apart**2, 1) - 4 * r**2
+        root = b**2 - np.sum(closing**2, 1) * c
+        with np.errstate(invalid="ignore", divide="ignore"):
+            meet = np.where((b < 0) & (root > 0), c / (-b + np.sqrt(np.maximum(root, 0))), np.inf)
+            wall = np.where(v > 0, (1 - r - q) / v, np.where(v < 0, (r - q) / v, np.inf))
+        step = min(meet.min(), wall.min(), about["end"]["t"] - t)
+        t, q = t + step, q + v * step
+        if step == meet.min():
+            i, j = first[meet.argmin()], second[meet.argmin()]
+            n = (q[j] - q[i]) / np.linalg.norm(q[j] - q[i])
+            push = n * (n @ (v[j] - v[i]))
+            v[i], v[j] = v[i] + push, v[j] - push
+        elif step == wall.min():
+            v[np.unravel_index(wall.argmin(), v.shape)] *= -1
+        else:
+            break
+        events += 1
+    assert events == about["jumps"]
+    assert_allclose([*q.ravel(), *v.ravel()], about["end"]["x"], rtol=0, atol=1e-9)
+
+
+def test_newtons_cradle():
+    """The distance of two neighbours is a cosine: the next impact in closed form."""
+    p, about = models.newtons_cradle.Params(), DIGITS["newtons_cradle"]
+    omega, gap, e = np.sqrt(float(p.gravity) / float(p.length)), float(p.gap), float(p.restitution)
+    x, v = np.array(models.newtons_cradle.start(p)[1]).reshape(2, 5)
+    t, events = 0.0, 0
+    while True:
+        most, phase = np.hypot(np.diff(x), np.diff(v) / omega), np.arctan2(np.diff(v) / omega, np.diff(x))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            wait = (phase + np.arccos(-gap / most)) % (2 * np.pi) / omega
+        wait = np.where((most > gap) & (wait > 1e-12), wait, np.inf)
+        step = min(wait.min(), about["end"]["t"] - t)
+        c, s = np.cos(omega * step), np.sin(omega * step)
+        t, x, v = t + step, x * c + v / omega * s, v * c - omega * x * s
+        if step < wait.min():
+            break
+        k = wait.argmin()
+        push = (1 + e) / 2 * (v[k] - v[k + 1])
+        v[k], v[k + 1], events = v[k] - push, v[k + 1] + push, events + 1
+    assert events == about["jumps"]
+    assert_allclose([*x, *v], about["end"]["x"], rtol=0, atol=1e-10)
+
+
+def test_boost_converter():
+    """Matrix exponentials and a root for the diode's time; the multiplier by differences, whose error is of the size 1e-9."""
+    p = models.boost_converter.Params()
+    e, l, c, r = (float(v) for v in (p.input_voltage, p.inductance, p.capacitance, p.resistance))
+    period, matrix = float(p.period), np.array([[-1 / (r * c), 1 / c], [-1 / l, 0]])
+    settled = -np.linalg.solve(matrix, [0, e / l])
+
+    def after(v):
+        duty = float(p.duty) - float(p.gain) * (v - float(p.reference))
+        begin = np.array([v * np.exp(-duty * period / (r * c)), e * duty * period / l]) - settled
+        at = lambda t: settled + scipy.linalg.expm(matrix * t) @ begin
+        emptied = scipy.optimize.brentq(lambda t: at(t)[1], 1e-6, (1 - duty) * period, xtol=1e-15)
+        return at(emptied)[0] * np.exp(-((1 - duty) * period - emptied) / (r * c))
+
+    v = scipy.optimize.brentq(lambda v: after(v) - v, 24, 25, xtol=1e-13)
+    slope = (after(v + 1e-4) - after(v - 1e-4)) / 2e-4
+    duty = float(p.duty) - float(p.gain) * (v - float(p.reference))
+    close("boost_converter", 0, x0=[v, 0, 0, duty], period=period, error=1e-11)
+    close("boost_converter", 0, multipliers=[slope], error=1e-8)
+
+
+def test_relay_feedback():
+    """Matrix exponentials and one root, in 24 digits; two multipliers are zero."""
+    exact = [0, 1, 2.205914359267390214239325]
+    close(
+        "relay_feedback",
+        0,
+        x0=exact,
+        period=7.858952070395521074188957,
+        multipliers=[0.0046616636223868800134],
+        error=1e-11,
+    )
 
 
 def test_every_model_is_compared():
