@@ -210,18 +210,18 @@ ALONG, PARTS = np.repeat(np.arange(10), 8), np.tile(0.4 ** np.arange(8), 10)
 ARMIJO = 1e-4
 
 
-class _State(eqx.Module):
-    """The state of the iteration. `iteration`: the number of steps accepted, from -1 before the first rollout. `done`: whether
-    the iteration has ended, with the code `result`."""
-
-    iteration: Int[Array, ""]
-    current: Rollout
-    directions: Direction
-    gradient: Float[Array, "steps m"]
-    move: Float[Array, "steps size both"]
-    history: IlqrHistory
-    done: Flag
-    result: RESULTS
+# The state of the iteration: the number of steps accepted, from -1 before the first rollout; the rollout, the directions from it,
+# the gradient by the controls, and its model's `move`; the history; whether the iteration has ended, and with which code.
+_State = tuple[
+    Int[Array, ""],
+    Rollout,
+    Direction,
+    Float[Array, "steps m"],
+    Float[Array, "steps size both"],
+    IlqrHistory,
+    Flag,
+    RESULTS,
+]
 
 
 @long_run
@@ -245,29 +245,29 @@ def run_ilqr(
         return jax.tree.map(lambda leaf, one: jnp.concatenate([leaf, one[None]]), found, more)
 
     def body(now: _State) -> _State:
-        policies, slopes, _ = now.directions
+        iteration, current, (policies, slopes, _), _, _, history, _, _ = now
         policy = lambda number: jax.tree.map(lambda leaf: leaf[number], policies)
-        trial = lambda number, part: roll_out(problem, now.current, policy(number), part)
+        trial = lambda number, part: roll_out(problem, current, policy(number), part)
         tried = jax.vmap(trial)(jnp.asarray(ALONG), parts)
-        before = now.current.cost
+        before = current.cost
         promised = slopes[ALONG] * parts
         # The first rollout has no reference: its cost is compared with infinity.
         lower = (tried.cost < before) & (tried.cost <= before + ARMIJO * promised)
         best = jnp.argmin(jnp.where(lower, tried.cost, jnp.inf))
         chosen = jax.tree.map(lambda leaf: leaf[best], tried)
         accepted = jnp.any(lower)
-        current = select(accepted, chosen, now.current)
-        iteration = now.iteration + accepted.astype(now.iteration.dtype)
+        after = select(accepted, chosen, current)
+        iteration = iteration + accepted.astype(iteration.dtype)
 
-        model = quadratic_model(problem, current)
+        model = quadratic_model(problem, after)
         directions = all_directions(model)
         # Relative to the cost, or to what it has fallen by: the least cost may be zero.
-        first = jnp.where(iteration > 0, now.history.cost[0], current.cost)
-        small = tolerance * jnp.maximum(jnp.abs(current.cost), jnp.abs(first - current.cost))
+        first = jnp.where(iteration > 0, history.cost[0], after.cost)
+        small = tolerance * jnp.maximum(jnp.abs(after.cost), jnp.abs(first - after.cost))
         _, slopes, _ = directions
         free, along_kink = -slopes[0], -slopes[-2:]
         level = jnp.abs(free) <= small
-        slow = ~accepted | (before - current.cost <= small)
+        slow = ~accepted | (before - after.cost <= small)
         at_kink = hold & jnp.any(model.away <= WITHIN[-1]) & jnp.all(jnp.abs(along_kink) <= 10 * small)
         optimal = level | (slow & (at_kink | (jnp.abs(free) <= 10 * small)))
 
@@ -275,31 +275,34 @@ def run_ilqr(
         result = choose(optimal, RESULTS.successful, choose(slow, RESULTS.stalled, RESULTS.optimum_not_found))
         result = choose(failed, chosen.result, result)
         done = failed | optimal | slow | (iteration >= max_iterations)
-        history = select(accepted, now.history.with_row(iteration, current, free), now.history)
-        return _State(iteration, current, directions, control_gradient(model), model.move, history, done, result)
+        history = select(accepted, history.with_row(iteration, after, free), history)
+        return iteration, after, directions, control_gradient(model), model.move, history, done, result
 
     first = no_rollout(problem, controls)
     none = no_policy(problem, controls)
     spread = lambda leaf: jnp.broadcast_to(leaf, (len(damping) + 1, *leaf.shape))
-    start = _State(
-        iteration=jnp.array(-1), current=first,
-        directions=jax.tree.map(spread, (none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
-        gradient=jnp.zeros_like(controls),
-        move=jnp.zeros((len(controls), problem.x0.size, problem.x0.size + controls.shape[1]), controls.dtype),
-        history=IlqrHistory.empty(max_iterations + 1, problem),
-        done=jnp.array(False), result=RESULTS.successful,  # pyright: ignore[reportArgumentType]
+    start: _State = (
+        jnp.array(-1), first,
+        jax.tree.map(spread, (none, jnp.zeros((), controls.dtype), jnp.zeros_like(controls[:, 0]))),
+        jnp.zeros_like(controls),
+        jnp.zeros((len(controls), problem.x0.size, problem.x0.size + controls.shape[1]), controls.dtype),
+        IlqrHistory.empty(max_iterations + 1, problem), jnp.array(False),
+        RESULTS.successful,  # pyright: ignore[reportAssignmentType]
     )  # fmt: skip
-    end = jax.lax.while_loop(lambda now: ~now.done, body, start)
-    found, sound = end.current, end.iteration >= 0
-    saddle = (end.result == RESULTS.successful) & falls_aside(problem, found, end.move)
-    result = choose(saddle, RESULTS.optimum_not_found, end.result)
+    ended = lambda now: now[-2]
+    iteration, found, directions, gradient, move, history, _, result = jax.lax.while_loop(
+        lambda now: ~ended(now), body, start
+    )
+    sound = iteration >= 0
+    saddle = (result == RESULTS.successful) & falls_aside(problem, found, move)
+    result = choose(saddle, RESULTS.optimum_not_found, result)
     cost = nan_unless(sound, _optimal_cost(found.cost, given, found.controls))
     arrays, functions = eqx.partition(problem, eqx.is_array)
     kept = lambda rows: nan_unless(sound, rows)
     return IlqrSolution(
         times=problem.times, x=kept(found.x), modes=jnp.where(sound, found.modes, -1), controls=kept(found.controls),
-        gains=kept(end.directions[0].gain[0]), cost=cost, gradient=kept(end.gradient), arcs=found.arcs,
-        numbers=found.numbers, events=found.events, iterations=jnp.maximum(end.iteration, 0), history=end.history,
+        gains=kept(directions[0].gain[0]), cost=cost, gradient=kept(gradient), arcs=found.arcs,
+        numbers=found.numbers, events=found.events, iterations=jnp.maximum(iteration, 0), history=history,
         result=result, given=arrays, functions=functions,
     )  # fmt: skip
 

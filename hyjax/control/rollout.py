@@ -185,33 +185,27 @@ def _continued(problem: ControlProblem, t: Time, z: Padded, mode: Index, until: 
     return follow_automaton(automaton, zero, z, mode, whole, along, problem.integrator, guarded=False).x
 
 
-class _Now(eqx.Module):
-    """The solution at a grid time. `number`: that of its arc. `arc`: that of the reference with which it is compared, or -1."""
-
-    z: Padded
-    mode: Index
-    number: Index
-    arc: Index
-    arcs: ArcTable
-    cost: Scalar
-    result: RESULTS
+# The solution at a grid time: state, mode, the number of its arc, that of the arc of the reference with which it is compared, or
+# -1; its arcs, cost and result until then.
+_Now = tuple[Padded, Index, Index, Index, ArcTable, Scalar, RESULTS]
 
 
 def _control(
     problem: ControlProblem, reference: Rollout, span: Spans, policy: Policy, alpha: Scalar, k: Index, now: _Now
 ) -> Control:
-    """The control of the step `k` of a solution that is compared with the arc `now.arc` of the reference."""
-    arcs, t, arc = reference.arcs, problem.times[k], jnp.maximum(now.arc, 0)
+    """The control of the step `k` of a solution."""
+    z, mode, _, beside, _, _, result = now
+    arcs, t, arc = reference.arcs, problem.times[k], jnp.maximum(beside, 0)
     first, last, there = (column[arc] for column in span)
-    compared = (now.arc >= 0) & there
+    compared = (beside >= 0) & there
     row = jnp.where(compared, jnp.clip(k, first, last), k)
     late, early = row < k, row > k
     t_known = jnp.where(late, arcs.end_times[arc], jnp.where(early, arcs.start_times[arc], t))
     x_known = jnp.where(late, arcs.x_ends[arc], jnp.where(early, arcs.x_starts[arc], reference.x[row]))
-    going, kept = now.result == RESULTS.successful, problem.acted_on(reference.controls[row])
-    wanted = _continued(problem, t_known, x_known, now.mode, jnp.where(going, t, t_known), kept)
+    going, kept = result == RESULTS.successful, problem.acted_on(reference.controls[row])
+    wanted = _continued(problem, t_known, x_known, mode, jnp.where(going, t, t_known), kept)
     # Where the continuation does not exist, there is no feedback.
-    deviation = jnp.where(compared & jnp.all(jnp.isfinite(wanted)), now.z - wanted, 0)
+    deviation = jnp.where(compared & jnp.all(jnp.isfinite(wanted)), z - wanted, 0)
     fed_back = jnp.where(compared, alpha * policy.feedforward[row] + policy.gain[row] @ deviation, 0)
     matched = policy.extended | (compared & ~late & ~early)
     predicted = reference.controls[k] + alpha * policy.predicted[k]
@@ -238,36 +232,36 @@ def roll_out(problem: ControlProblem, reference: Rollout, policy: Policy, alpha:
         return arcs, number + 1, entered(after.t, after.mode)
 
     def one(now: _Now, k):
-        t, going = problem.times[k], now.result == RESULTS.successful
+        z, mode, number, arc, arcs, spent, result = now
+        t, going = problem.times[k], result == RESULTS.successful
         u = _control(problem, reference, span, policy, alpha, k, now)
-        cost = now.cost + problem.stage_cost(t, now.z, u, now.mode)
-        log, most = (now.arcs, now.number, now.arc), problem.max_events - now.number
+        cost = spent + problem.stage_cost(t, z, u, mode)
+        log, most = (arcs, number, arc), problem.max_events - number
         until = jnp.where(going, problem.times[k + 1], t)
-        end, log = problem.interval(t, until, now.z, now.mode, u, log, note, most)
-        arcs, number, arc = log
+        end, (arcs, after, arc) = problem.interval(t, until, z, mode, u, log, note, most)
         sound = jnp.all(jnp.isfinite(end.z)) & jnp.isfinite(cost)
         result = choose((end.result == RESULTS.successful) & ~sound, RESULTS.nonfinite, end.result)
-        after = _Now(end.z, end.mode, number, arc, arcs, cost, result)
         # A solution that failed stays where it was.
-        return select(going, after, now), (now.z, now.mode, now.number, u)
+        return select(going, (end.z, end.mode, after, arc, arcs, cost, result), now), (z, mode, number, u)
 
     arcs = no_rollout(problem, reference.controls).arcs
     arcs = eqx.tree_at(lambda arcs: arcs.modes, arcs, arcs.modes.at[0].set(problem.mode0))
     arc = jnp.where(known.modes[0] == problem.mode0, jnp.array(0), -1)
     zero = jnp.zeros((), problem.x0.dtype)
-    start = _Now(problem.x0, problem.mode0, jnp.array(0), arc, arcs, zero, RESULTS.successful)  # pyright: ignore[reportArgumentType]
+    start: _Now = problem.x0, problem.mode0, jnp.array(0), arc, arcs, zero, RESULTS.successful  # pyright: ignore[reportAssignmentType]
     end, (x, modes, numbers, controls) = jax.lax.scan(one, start, jnp.arange(steps))
-    cost = end.cost + problem.terminal_cost(problem.times[-1], end.z, end.mode)
-    sound = (end.result != RESULTS.successful) | jnp.isfinite(cost)
-    result = choose(sound, end.result, RESULTS.nonfinite)
+    z, mode, number, _, arcs, cost, result = end
+    cost = cost + problem.terminal_cost(problem.times[-1], z, mode)
+    sound = (result != RESULTS.successful) | jnp.isfinite(cost)
+    result = choose(sound, result, RESULTS.nonfinite)
     arcs = eqx.tree_at(
-        lambda arcs: (arcs.end_times, arcs.x_ends), end.arcs,
-        (end.arcs.end_times.at[end.number].set(problem.times[-1]), end.arcs.x_ends.at[end.number].set(end.z)),
+        lambda arcs: (arcs.end_times, arcs.x_ends), arcs,
+        (arcs.end_times.at[number].set(problem.times[-1]), arcs.x_ends.at[number].set(z)),
     )  # fmt: skip
     with_last = lambda rows, last: jnp.concatenate([rows, last[None]])
     return Rollout(
-        x=with_last(x, end.z), modes=with_last(modes, end.mode), numbers=with_last(numbers, end.number), controls=controls,
-        arcs=arcs, events=end.number, cost=jnp.where(result == RESULTS.successful, cost, jnp.inf), result=result,
+        x=with_last(x, z), modes=with_last(modes, mode), numbers=with_last(numbers, number), controls=controls,
+        arcs=arcs, events=number, cost=jnp.where(result == RESULTS.successful, cost, jnp.inf), result=result,
     )  # fmt: skip
 
 

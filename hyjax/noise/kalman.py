@@ -151,7 +151,7 @@ def _scan(
         going = code == RESULTS.successful
         until = jnp.where(going, t, t0)
         predicted = predict(estimator, t0, z0, mode0, until, max_jumps, integrator, tested)
-        end, last, *_ = predicted
+        end, (*_, events), *_ = predicted
         fit = lambda z, mode: innovation(lambda x: observe(mode, t, x, params.params), error, *gaussian(z), y)
         if tested:
             z, mode, found, choice = _most_probable(predicted, fit)
@@ -165,7 +165,7 @@ def _scan(
         good = result == RESULTS.successful
         # An estimate that failed stays where it was.
         after = select(good, (until, z_updated, mode), (t0, z0, mode0))
-        return (*after, result), (z, z_updated, found, mode, last.events, choice, good)
+        return (*after, result), (z, z_updated, found, mode, events, choice, good)
 
     z0 = layout.join(x0, sigma0 / params.unit)
     start = t0, z0, mode, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful)

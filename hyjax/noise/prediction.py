@@ -111,17 +111,9 @@ def log_probabilities(happened: Flag, last: Scalar, ahead: Flag, following: Scal
 _LEAP, _ARC, _BACK, _DONE = range(4)
 
 
-class LastEvent(eqx.Module):
-    """The estimate before the last event since the previous measurement. `way`: -1 without an event. `events`: how many
-    there were, with the jump of a mean that was beyond a guard at the start."""
-
-    t: Time
-    z: Padded
-    mode: Index
-    way: Index
-    events: Int[Array, ""]
-
-
+# The estimate before the last event since the previous measurement: time, estimate, mode; its way, -1 without an event; and how
+# many there were, with the jump of a mean that was beyond a guard at the start.
+LastEvent = tuple[Time, Padded, Index, Index, Int[Array, ""]]
 # The estimate and its mode if the next event had happened, or the last one had not; the value of that event's guard, in its
 # deviations, at the mean that flows on without it; and whether there is such an event.
 Hypothesis = tuple[Padded, Index, Scalar, Flag]
@@ -148,16 +140,17 @@ def predict(
         at_once = jnp.where(beyond, flow.way(mode, k), -1)
     start, half = first_arc(flow, z, mode, t, until), len(flow.names) // 2
     none: Hypothesis = z, mode, jnp.zeros((), z.dtype), jnp.array(False)
-    last = LastEvent(t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0)))
+    last: LastEvent = t, z, mode, jnp.array(-1), jnp.where(at_once >= 0, jnp.array(1), jnp.array(0))
 
     def one(carry: tuple[Index, Prediction]) -> tuple[Index, Prediction]:
         stage, (end, last, early, without) = carry
+        t_last, z_last, mode_last, way_last, events = last
         now, at = end, end.mode
         leap, back = stage == _LEAP, stage == _BACK
         if tested:
             # An event within rounding of the measurement may lie beyond it.
-            now = select(back, first_arc(flow, last.z, last.mode + half, last.t, _not_before(until, last.t)), now)
-            at = jnp.where(back, last.mode, now.mode)
+            now = select(back, first_arc(flow, z_last, mode_last + half, t_last, _not_before(until, t_last)), now)
+            at = jnp.where(back, mode_last, now.mode)
         # The flow of a leap is not looked at, and takes no step.
         arrival, met = flow_arc(flow, now, start, jnp.where(leap, now.t - 1, until), params, integrator)
         t, z = select(leap, (now.t, now.z), (arrival.t, arrival.x))
@@ -168,17 +161,19 @@ def predict(
             taken = jnp.where(taken >= 0, taken, flow.way(at, k))
         z_after = flow.jump(t, z, jnp.maximum(taken, 0), params)
         target = flow.target(jnp.maximum(taken, 0))
-        after, row = leave_arc(flow, now, last.events >= max_jumps, arrival, met, z_after)
+        after, row = leave_arc(flow, now, events >= max_jumps, arrival, met, z_after)
         after = select(leap, first_arc(flow, z_after, target, now.t, until), after)
         jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
-        event = LastEvent(row.end, row.x_end, row.mode, row.way, last.events + 1)
-        last, following = select(jumped, event, last), _DONE
+        t_last, z_last, mode_last, way_last, events = last = select(
+            jumped, (row.end, row.x_end, row.mode, row.way, events + 1), last
+        )
+        following = _DONE
         if tested:
             early = select(ended, (z_after, target, guards.deviations[k], ahead), early)
             number = jax.vmap(lambda k: flow.way(at, k))(jnp.arange(guards.values.size))
-            deviation = guards.deviations[jnp.argmax(number == last.way)]
-            without = select(back, (z, last.mode, deviation, jnp.array(True)), without)
-            following = jnp.where(last.way >= 0, _BACK, _DONE)
+            deviation = guards.deviations[jnp.argmax(number == way_last)]
+            without = select(back, (z, mode_last, deviation, jnp.array(True)), without)
+            following = jnp.where(way_last >= 0, _BACK, _DONE)
         stage = jnp.where(back, _DONE, jnp.where(ended, following, _ARC))
         return stage, (select(back, end, after), last, early, without)
 

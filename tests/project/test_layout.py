@@ -188,7 +188,7 @@ def test_budgets():
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
     assert len(FILES) <= 287 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 47_880
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 249
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 250
     assert len(hyjax.__all__) <= 50
 
 
