@@ -13,7 +13,12 @@ turn: just after a firing the voltages are 0 and $v \mapsto J - (J - v)z + \vare
 and $z = \exp(-\gamma T/N)$, and the last reaches 1 after $T/N$. The Jacobian of the map from a firing to the next is a companion
 matrix.
 
-`network(count)` makes the system of another number of neurons; `system` has ten.
+With a *refractory* time $t_r$ a neuron that has fired stays at 0 for $t_r$ and ignores pulses. Its coordinate then is $t - t_f -
+t_r$, minus the time that is left, and a held flag says so; it rests until the coordinate is 0, which is its voltage from then
+on.
+
+`network(count)` makes the system of another number of neurons, `network(count, refractory=True)` one with refractory times;
+`system` has ten neurons, without.
 
 Source: Mirollo, Strogatz (1990), *Synchronization of pulse-coupled biological oscillators*, SIAM J. Appl. Math. 50, 1645-1662,
 for model and absorption.
@@ -40,9 +45,10 @@ class Params(eqx.Module):
     drive: Float[Array, ""] = parameter(1.2, "1/tau", "drive I; above the leak, or the threshold is not reached")
     leak: Float[Array, ""] = parameter(1.0, "1/tau", "leak gamma")
     coupling: Float[Array, ""] = parameter(0.1, "1", "pulses of all neurons together, epsilon; excite above zero")
+    refractory_time: Float[Array, ""] = parameter(0.25, "tau", "t_r, of a network with refractory=True")
 
     def __check_init__(self):
-        require(self, positive="leak")
+        require(self, positive="leak refractory_time")
         refuse_unless(self.drive > self.leak, f"drive={self.drive} must exceed leak={self.leak}.")
         refuse_unless(jnp.abs(self.coupling) < 1, f"coupling={self.coupling} must lie between -1 and 1.")
 
@@ -60,34 +66,82 @@ def first_of_equals(t, x, params):
     return jnp.arange(x.size) == jnp.argmax(x)
 
 
-def fire(t, x, params, i):
-    """Neuron `i` fires, with those that its pulse lifts to the threshold."""
-    n, count = x.size, lambda fires: jnp.sum(fires).astype(x.dtype)
-    v, pulse = stop_gradient((x, params.coupling / n))
+def avalanche(v, i, pulse, rests=None):
+    """Which neurons fire with neuron `i`: those that its pulse lifts to the threshold, and so on; and how many. `rests`: which
+    neurons ignore pulses."""
+    v, pulse = stop_gradient((v, pulse))
     # A neuron of the same voltage is at the threshold up to rounding.
-    threshold = 1 - 64 * float(jnp.finfo(x.dtype).eps)
+    threshold = 1 - 64 * float(jnp.finfo(v.dtype).eps)
+    count = lambda fires: jnp.sum(fires).astype(v.dtype)
 
-    def avalanche(now):
+    def lift(now):
         fires, _ = now
-        after = fires | (v + count(fires) * pulse >= threshold)
+        lifted = v + count(fires) * pulse >= threshold
+        after = fires | (lifted if rests is None else lifted & ~rests)
         return after, jnp.any(after & ~fires)
 
-    fires, _ = while_loop(lambda now: now[1], avalanche, (jnp.arange(n) == i, jnp.array(True)))
-    return jnp.where(fires, 0, x + count(fires) * params.coupling / n)
+    fires, _ = while_loop(lambda now: now[1], lift, (jnp.arange(v.size) == i, jnp.array(True)))
+    return fires, count(fires)
 
 
-def network(count: int) -> HybridSystem:
+def fire(t, x, params, i):
+    """Neuron `i` fires, with those that its pulse lifts to the threshold."""
+    pulse = params.coupling / x.size
+    fires, count = avalanche(x, i, pulse)
+    return jnp.where(fires, 0, x + count * pulse)
+
+
+def integrate_or_rest(t, x, params):
+    v, rests = x.reshape(2, -1)
+    return jnp.where(rests > 0, 1, integrate(t, v, params))
+
+
+def below_threshold_or_end(t, x, params):
+    """The distance from the threshold, or from the end of the rest."""
+    v, rests = x.reshape(2, -1)
+    return jnp.where(rests > 0, 0, 1) - v
+
+
+def first_of_equals_or_resting(t, x, params):
+    """Of neurons that rest for the same time the first ends its rest, and the others after it, at the same time."""
+    ahead = below_threshold_or_end(t, x, params)
+    return jnp.arange(ahead.size) == jnp.argmin(ahead)
+
+
+def fire_or_end(t, x, params, i):
+    """Neuron `i` fires, and rests, with those that it lifts to the threshold; or its rest ends, with those that end at that
+    time."""
+    v, rests = x.reshape(2, -1)
+    resting, pulse = rests > 0, params.coupling / v.size
+    fires, count = avalanche(v, i, pulse, resting)
+    fired = jnp.where(fires, -params.refractory_time, jnp.where(resting, v, v + count * pulse))
+    ends = resting & (jnp.abs(v) <= 64 * float(jnp.finfo(v.dtype).eps) * (1 + params.refractory_time))
+    # One number for all that end: the time at which the first does.
+    at_end = jnp.where(ends, v[i], v), jnp.where(ends, 0, rests)
+    after = jnp.where(resting[i], at_end[0], fired), jnp.where(resting[i], at_end[1], jnp.where(fires, 1, rests))
+    return jnp.concatenate(after)
+
+
+def network(count: int, refractory: bool = False) -> HybridSystem:
     """The system of `count` neurons."""
-    names = tuple(f"v{k}" for k in range(count))
-    neurons = Mode(integrate, names, domain=below_threshold, units=("1",) * count)
-    spike = Transition("network", "network", guard=below_threshold, reset=fire, armed=first_of_equals)
+    names, flags = (tuple(f"{letter}{k}" for k in range(count)) for letter in ("v", "rests"))
+    if refractory:
+        meet, reset, armed = below_threshold_or_end, fire_or_end, first_of_equals_or_resting
+        neurons = Mode(integrate_or_rest, names, domain=meet, units=("1",) * 2 * count, held=flags)
+    else:
+        meet, reset, armed = below_threshold, fire, first_of_equals
+        neurons = Mode(integrate, names, domain=meet, units=("1",) * count)
+    spike = Transition("network", "network", guard=meet, reset=reset, armed=armed)
     return HybridSystem({"network": neurons}, (spike,), time_unit="tau")
 
 
 def spikes(run):
     """Times and neurons of all spikes of a trajectory, those of avalanches too: two arrays of NumPy."""
-    jumps = int(run.jumps)
-    arc, neuron = np.nonzero(np.asarray(run.x_starts[1 : jumps + 1]) == 0)
+    jumps, held = int(run.jumps), len(run.system.modes["network"].held)
+    after = np.asarray(run.x_starts[1 : jumps + 1])
+    # A neuron that fires is reset to 0, or begins to rest.
+    fires = (after[:, held:] > 0) & (np.asarray(run.x_ends[:jumps, held:]) == 0) if held else after == 0
+    arc, neuron = np.nonzero(fires)
     return np.asarray(run.end_times)[arc], neuron
 
 

@@ -103,6 +103,60 @@ def test_clocks_that_tick_together_are_taken_in_their_order():
     assert_allclose(run.end_times[:6], [0.3, 0.6, 0.6, 0.9, 1.2, 1.2], rtol=1e-15)
 
 
+def test_a_loop_of_two_rates():
+    """A cascade: the outer loop sets the speed that is wanted every 2h, the inner one the force every h. Closed form: the
+    product of matrix exponentials and of the resets in their order."""
+    h, k, q = 0.3, 0.8, 1.5
+    plant = hj.Mode(lambda t, x, p: jnp.stack([x[1], x[3]]), ("y", "v"), held=("wanted", "u"))
+    outer = hj.every(2 * h, lambda t, x, p: x.at[2].set(-k * x[0]))
+    inner = hj.every(h, lambda t, x, p: x.at[3].set(q * (x[2] - x[1])))
+    system = hj.HybridSystem({"plant": plant}, (outer, inner))
+    step = hj.ReturnMap(system, section=hj.Stroboscope("plant", 2 * h, phase=h / 2), max_jumps=4, integrator=ROLLED)
+    flow = lambda t: expm(t * np.array([[0, 1.0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0]]))
+    by_outer, by_inner = np.eye(4), np.eye(4)
+    by_outer[2], by_inner[3] = [-k, 0, 0, 0], [0, -q, q, 0]
+    exact = flow(h / 2) @ by_inner @ by_outer @ flow(h) @ by_inner @ flow(h / 2)
+    assert_allclose(step.jacobian(jnp.array([0.3, -0.2, 0.1, 0.2]), None), exact, rtol=0, atol=1e-13)
+
+
+def test_a_buck_converter_with_a_sampled_pi_controller():
+    """From tick to tick: on for the part d of the period, then off. Closed form, with A the circuit's matrix and b = (0, E/L):
+    dx+ = exp(AT) dx + exp(A(1 - d)T) b T dd, then the controller, z+ = z + ki e, d+ = kp e + z+. The integrator holds the voltage
+    at the ticks at its reference."""
+    r, l, c, period, e, wanted, kp, ki = 22.0, 20.0, 0.047, 0.4, 24.0, 12.0, 0.01, 0.004
+    matrix, b = np.array([[-1 / (r * c), 1 / c], [-1 / l, 0]]), np.array([0.0, e / l])
+    circuit = lambda on: lambda t, x, p: jnp.append(jnp.asarray(matrix) @ x[:2] + on * jnp.asarray(b), 1 / period)
+    names = dict(coordinates=("v", "i", "ramp"), held=("z", "d"))
+
+    def sample(t, x, p):
+        error = wanted - x[0]
+        z = x[3] + ki * error
+        return jnp.stack([x[0], x[1], jnp.zeros(()), z, kp * error + z])
+
+    system = hj.HybridSystem(
+        {"on": hj.Mode(circuit(1.0), **names), "off": hj.Mode(circuit(0.0), **names)},
+        (
+            hj.Transition("on", "off", lambda t, x, p: x[4] - x[2], lambda t, x, p: x),
+            hj.every(period, sample, source="off", target="on"),
+        ),
+    )
+    step = hj.ReturnMap(system, sequence=("on", "off"), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([12.0, 0.55, 0.0, 0.5, 0.5]), None)
+    assert_allclose(orbit.x[0], wanted, rtol=0, atol=1e-11)
+    d = float(orbit.x[4])
+    on, off = (expm(matrix * part * period) for part in (d, 1 - d))
+    drive = -np.linalg.solve(matrix, b)
+    x = np.asarray(orbit.x[:2])
+    assert_allclose(off @ (on @ (x - drive) + drive), x, rtol=0, atol=1e-11)
+    exact = np.zeros((5, 5))
+    exact[:2, :2], exact[:2, 4] = off @ on, off @ b * period
+    # A ramp that begins higher is as a duty that is as much smaller.
+    exact[:2, 2] = -exact[:2, 4]
+    exact[3] = np.eye(5)[3] - ki * exact[0]
+    exact[4] = exact[3] - kp * exact[0]
+    assert_allclose(orbit.return_jacobian, exact, rtol=0, atol=1e-11)
+
+
 def test_a_clock_acts_in_every_mode_and_changes_none():
     """A ball that bounces, whose speed is measured four times a second: impacts and ticks in the order of time."""
     fly = hj.Mode(lambda t, x, p: jnp.stack([x[1], -jnp.ones(())]), ("y", "v"), held=("seen",))

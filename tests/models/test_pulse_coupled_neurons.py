@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from families import complex_of, splay
+from families import complex_of, EXACT, splay
 from numpy.testing import assert_allclose
 from systems import ROLLED
 
@@ -72,3 +72,48 @@ def test_multipliers_of_a_splay_state(count):
     exact = np.append(complex_of(case["period_map_multipliers"]), 1.0)
     apart = np.abs(found[:, None] - exact)
     assert np.max(np.min(apart, axis=0)) < 2e-11 and np.max(np.min(apart, axis=1)) < 2e-11
+
+
+def test_a_pair_with_refractory_times():
+    """Reference `refractory_pair`: two neurons in antiphase, closed form. The pulse of one is 0.1, half of the coupling 0.2; the
+    multiplier of a period is the square of that from a firing to the next."""
+    case, params = EXACT["refractory_pair_I1.2_eps0.1_tr0.25"], neurons.Params(coupling=0.2)
+    half, other = float(case["half_period"]), float(case["other_state_before_pulse"])
+    # Just after the first has fired.
+    x0 = jnp.array([-0.25, other + 0.1, 1.0, 0.0])
+    run = hj.simulate(
+        neurons.network(2, refractory=True), x0, params, mode="network", t1=2 * half, max_jumps=8, integrator=ROLLED
+    )
+    assert run.result == hj.RESULTS.successful
+    times, who = neurons.spikes(run)
+    assert who.tolist()[:1] == [1] and int(run.jumps) in (3, 4)
+    assert_allclose(times[0], half, rtol=0, atol=1e-12)
+    assert_allclose(run.end_times[0], 0.25, rtol=1e-13)
+    multipliers = np.linalg.eigvals(
+        hj.simulate(
+            neurons.network(2, refractory=True), x0, params, mode="network", t1=2 * half + 1e-9, max_jumps=8,
+            integrator=ROLLED,
+        ).fundamental_matrix()
+    )  # fmt: skip
+    found = np.sort(np.abs(multipliers))
+    # One along the flow; those of the flags are zero. Over 1e-9 of time the voltages change by as much.
+    assert_allclose(found[2:], [1, float(case["period_multiplier"])], rtol=0, atol=1e-8)
+    assert_allclose(found[:2], 0, rtol=0, atol=1e-12)
+
+
+def test_neurons_that_rest_ignore_pulses():
+    """Three neurons, the second rests for another 0.1: the pulse of the first does not touch it, and lifts the third. Two whose
+    rest ends at one time end it together."""
+    params = neurons.Params(coupling=0.3)
+    after = neurons.fire_or_end(0.0, jnp.array([1.0, -0.1, 0.5, 0.0, 1.0, 0.0]), params, 0)
+    assert_allclose(after, [-0.25, -0.1, 0.6, 1, 1, 0], rtol=0, atol=1e-15)
+    together = neurons.fire_or_end(0.0, jnp.array([0.0, 0.0, 0.5, 1.0, 1.0, 0.0]), params, 0)
+    assert_allclose(together, [0, 0, 0.5, 0, 0, 0], rtol=0, atol=0)
+    mode, x0 = "network", jnp.concatenate([neurons.start(params)[1], jnp.zeros(10)])
+    run = hj.simulate(
+        neurons.network(10, refractory=True), x0, params, mode=mode, t1=20.0, max_jumps=200, integrator=ROLLED
+    )
+    assert run.result == hj.RESULTS.successful
+    times, who = neurons.spikes(run)
+    # In the end all fire at one time, each once.
+    assert np.array_equal(np.sort(who[-10:]), np.arange(10)) and len(set(times[-10:])) == 1
