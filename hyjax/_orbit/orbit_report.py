@@ -118,6 +118,9 @@ def orbit_dataset(orbit, model=None) -> "xarray.Dataset":
         "iterations": column(orbit.iterations),
         "result": column(orbit.result._value.astype(np.int8), **code_flags()),
     }
+    if not orbit.return_jacobian.shape[-2]:
+        # Of an orbit that was found without it.
+        del data["return_jacobian"]
     coordinates: dict[str, Any] = {
         "coordinate": list(names),
         "by_coordinate": list(names),

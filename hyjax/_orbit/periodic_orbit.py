@@ -10,7 +10,9 @@ from jaxtyping import Array, Float
 from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
+from .._results.shown import is_traced
 from .._system.types import Params, State
+from .krylov import is_matrix_free, krylov_orbit
 from .one_orbit import run_one_orbit
 from .orbit import PeriodicOrbit, Reached
 from .return_map import require_map, ReturnMap
@@ -48,6 +50,10 @@ def periodic_orbit(
     `orbit_not_converged` when Newton's method does not converge, `not_isolated` when neighbouring orbits are periodic too, `zeno`
     when the strides shrink to no duration, `out_of_phase` when the state of a time-dependent system returns at another phase of
     its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed.
+    A `root_finder` that solves its linear equations by a Krylov method, `optimistix.Newton(..., linear_solver=lineax.GMRES(...))`
+    of either method, makes no Jacobian: for states of hundreds of coordinates. Then `return_jacobian` has no rows, and
+    `multipliers` are the ten of largest modulus by Arnoldi's method, NaN where it does not resolve one in 320 products, or where
+    the call is differentiated. The other numbers are differentiable as ever.
     With `throw`, a `SolveError` states code, residual and last iterate. `ValueError` for arguments of a wrong shape or dtype, or
     that are not finite.
 
@@ -72,6 +78,11 @@ def periodic_orbit(
         raise ValueError(
             f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
         )
+    if step.sequence is None and is_matrix_free(method):
+        raise ValueError(
+            "periodic_orbit: a Krylov method needs a map along a sequence, ReturnMap(system, sequence=...): that of the modes "
+            "that a simulation passes."
+        )
     if step.sequence is None:
         orbit, reached = orbit_of_section(step, guess, params, method, jnp.asarray(near, guess.dtype))
         return _raise_failure(orbit, reached) if throw else orbit
@@ -89,6 +100,12 @@ def periodic_orbit(
     else:
         system, _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
     near = jnp.asarray(near, guess.dtype)
+    if is_matrix_free(method):
+        along = step.sequence, strides
+        orbit, reached = krylov_orbit(
+            system, guess, params, *along, method, integrator, near, is_traced((params, system))
+        )
+        return _raise_failure(orbit, reached) if throw else orbit
     orbit, reached = run_one_orbit(system, guess, params, step.sequence, strides, method, integrator, near)
     return _raise_failure(orbit, reached) if throw else orbit
 

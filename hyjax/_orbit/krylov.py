@@ -1,0 +1,211 @@
+r"""A periodic orbit of many coordinates without the Jacobian of its return map: Newton's method whose linear equations are
+solved by a Krylov method, and the leading multipliers by Arnoldi's.
+
+Both ask for products $D S\,v$ alone, each a tangent pushed through a stride. A map that contracts most directions needs few: the
+Krylov space of $I - DS$ holds the solution up to what the other directions still contribute.
+
+Source: Sánchez, Net, García-Archilla, Simó (2004), *Newton-Krylov continuation of periodic orbits for Navier-Stokes flows*, J.
+Comput. Phys. 201, 13-33; Saad (2011), *Numerical Methods for Large Eigenvalue Problems*, ch. 6.
+"""
+
+from collections.abc import Callable
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import optimistix as optx
+from jaxtyping import Array, Complex, Float
+
+from .._flow.integrator import Integrators, rolled, with_adjoint, without_jacobian
+from .._numerics.eager import short_run
+from .._numerics.trees import without_tangents
+from .._system.results import choose, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Matrix, Params, Scalar, State
+from .chain import Chain
+from .orbit import distance_from, orbit_of, PeriodicOrbit, Reached
+from .problem import Problem, shifts_phase
+from .shooting import AbstractShooting, outcome
+from .stride import run_stride
+from .verdict import in_family, judged
+
+# The multipliers of an orbit that is found without its Jacobian. Products are taken for them in rounds, up to a number.
+LEADING, ROUND, PRODUCTS = 10, 40, 320
+
+
+def is_matrix_free(method: AbstractShooting) -> bool:
+    """Whether the root finder solves its linear equations by a Krylov method."""
+    return isinstance(getattr(method.root_finder, "linear_solver", None), lx.GMRES | lx.BiCGStab)
+
+
+@short_run
+def krylov_orbit(
+    system: HybridSystem,
+    guess: State | Float[Array, "strides n"],
+    params: Params,
+    sequence: tuple[str, ...],
+    strides: int,
+    method: AbstractShooting,
+    integrator: Integrators,
+    near: Scalar,
+    moving: bool,
+) -> tuple[PeriodicOrbit, Reached]:
+    """The orbit near a guess, and the last iterate. The unknowns are the pre-impact states of the strides. **Arguments:**
+    `moving`: whether the orbit is differentiated, for which the solver's steps are kept."""
+    problem, plain = (
+        Problem(system.hoisted(params, guess.dtype), sequence, strides),
+        rolled(without_jacobian(integrator)),
+    )
+    along = rolled(with_adjoint(integrator, dfx.DirectAdjoint())) if moving else plain
+
+    def gaps(before, what):
+        problem, params = what
+        rows = _strides(problem, params, before, along)
+        _, _, _, _, ends, _, _ = rows
+        return ends[-1] - jnp.roll(before, -1, axis=0), rows
+
+    start = without_tangents(_first_ends(problem, guess, params, plain))
+    found = optx.root_find(
+        gaps, method.root_finder, start, (problem, params), has_aux=True, max_steps=method.max_iterations, throw=False,
+        adjoint=optx.ImplicitAdjoint(linear_solver=method.root_finder.linear_solver),  # pyright: ignore
+    )  # fmt: skip
+    starts, nodes, elapsed, rates, ends, after, result = _strides(problem, params, found.value, along)
+    period = jnp.sum(elapsed[:, -1])
+    chain = Chain(
+        nodes, starts, found.value, ends, elapsed, after[-1], period, rates.reshape(-1), None,
+        result,  # pyright: ignore[reportArgumentType]
+    )  # fmt: skip
+    largest = jnp.maximum(jnp.max(jnp.abs(chain.before)), jnp.max(jnp.abs(guess)))
+    off = without_tangents(jnp.max(jnp.abs(ends[-1] - jnp.roll(found.value, -1, axis=0))))
+    accept = method.acceptable(plain, guess.dtype)
+    code = outcome(off <= accept * largest, result)
+
+    x = without_tangents(chain.nodes[0])
+    values, about = leading_multipliers(problem, x, without_tangents(params), plain, LEADING, False)
+    multipliers = values
+    if shifts_phase(problem, params, x):
+        multipliers, _ = leading_multipliers(problem, x, without_tangents(params), plain, LEADING, True)
+    reached = without_tangents((chain.nodes, off, found.stats["num_steps"]))
+    distance = distance_from(jax.lax.stop_gradient(guess), reached[0])
+    code = judged(
+        problem, chain, about, params, plain, code, accept=accept, size=jnp.max(jnp.abs(guess)),
+        closing=_largest_row_of_jump(problem, chain.before[0], params), singular=in_family(values), guess=guess,
+        far=~(distance <= near),
+    )  # fmt: skip
+    no_jacobian = jnp.zeros((0, x.size), x.dtype)
+    multipliers = jnp.full_like(multipliers, jnp.nan) if moving else multipliers
+    residual = jnp.maximum(off, without_tangents(chain.residual))
+    of_user = Problem(system, sequence, strides)
+    found = orbit_of(of_user, chain, no_jacobian, params, integrator, multipliers, residual, reached[2], code, distance)
+    return found, reached
+
+
+def _strides(problem: Problem, params: Params, before: Float[Array, "strides m"], integrator: Integrators):
+    """All strides, each from its jump: their times, states and durations, the rates of guards, the ends of
+    arcs, the states after, and the first code."""
+
+    def one(carry, y):
+        t, result = carry
+        x = problem.closing_jump(y, params, t)
+        stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
+        elapsed = jnp.stack([*(impact.t - t for impact in stride.impacts[:-1]), stride.time])
+        result = choose(result == RESULTS.successful, stride.result, result)
+        row = t, x, elapsed, stride.guard_rates, tuple(impact.x for impact in stride.impacts), stride.x
+        return (t + stride.time, result), row
+
+    start = jnp.zeros((), before.dtype), RESULTS.successful
+    (_, result), rows = jax.lax.scan(one, start, before)
+    return *rows, result
+
+
+def _first_ends(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides m"]:
+    """The pre-impact states from which the search starts: those of strides from the guess, one after the other or from each
+    node."""
+    given = jnp.broadcast_to(guess, (problem.strides, guess.shape[-1]))
+
+    def one(carry, node):
+        t, x = carry
+        stride = run_stride(problem.system, t, node if guess.ndim == 2 else x, params, problem.sequence, integrator)
+        return (t + stride.time, stride.x), stride.impacts[-1].x
+
+    _, ends = jax.lax.scan(one, (jnp.zeros((), guess.dtype), given[0]), given)
+    return jnp.roll(ends, 1, axis=0)
+
+
+def _largest_row_of_jump(problem: Problem, before: State, params: Params) -> Scalar:
+    """`largest_row` of the Jacobian of the closing jump, column by column."""
+    before, params = without_tangents((before, params))
+
+    def add(k, total):
+        column = jnp.zeros_like(before).at[k].set(1)
+        return total + jnp.abs(jax.jvp(lambda y: problem.closing_jump(y, params), (before,), (column,))[1])
+
+    rows = jax.eval_shape(lambda y: problem.closing_jump(y, params), before)
+    return jnp.max(jax.lax.fori_loop(0, before.size, add, jnp.zeros(rows.shape, before.dtype)))
+
+
+def leading_multipliers(
+    problem: Problem, x: State, params: Params, integrator: Integrators, count: int, timed: bool
+) -> tuple[Complex[Array, " count"], Matrix]:
+    """The `count` multipliers of largest modulus of the map through `x`, NaN where Arnoldi's method does not resolve one; and
+    the map's Jacobian in the Krylov space. Not differentiable. **Arguments:** `timed`: of the map of time and state."""
+    around = problem.sequence * problem.strides
+
+    def image(z):
+        t, x = (z[0], z[1:]) if timed else (jnp.zeros((), z.dtype), z)
+        through = run_stride(problem.system, t, x, params, around, integrator)
+        return jnp.append(t + through.time, through.x) if timed else through.x
+
+    _, product = jax.linearize(image, jnp.append(0, x) if timed else x)
+    count, n = min(count, x.size), x.size + timed
+    rtol, atol = integrator.tolerances(x.dtype)
+    return arnoldi(product, n, count, 1e3 * (rtol + atol), x.dtype)
+
+
+def arnoldi(
+    product: Callable[[Array], Array], n: int, count: int, close: float | Scalar, dtype
+) -> tuple[Complex[Array, " count"], Matrix]:
+    """The `count` eigenvalues of largest modulus of a linear map in `n` dimensions, NaN where the error may be larger than
+    `close` relative to the largest, after all products; and the map in the Krylov space, in an orthonormal basis, with zeros
+    beyond its dimension."""
+    size, column = min(n, PRODUCTS), jnp.arange(min(n, PRODUCTS))
+    begin = jnp.cos(jnp.arange(1, n + 1, dtype=dtype) ** 2)
+    basis = jnp.zeros((size + 1, n), dtype).at[0].set(begin / jnp.sqrt(begin @ begin))
+
+    def one(k, now):
+        basis, form = now
+        image = product(basis[k])
+        part = basis @ image
+        rest = image - part @ basis
+        # Once more: the first projection leaves rounding of the size of what it removes.
+        again = basis @ rest
+        rest = rest - again @ basis
+        length = jnp.sqrt(rest @ rest)
+        # Beyond an invariant space the basis is zero.
+        beyond = length > 64 * float(jnp.finfo(dtype).eps) * jnp.sqrt(image @ image)
+        length = jnp.where(beyond, length, 0)
+        basis = basis.at[k + 1].set(jnp.where(beyond, rest / jnp.where(beyond, length, 1), 0))
+        return basis, form.at[:, k].set((part + again).at[k + 1].set(length))
+
+    def round_of(now):
+        taken, space, _, _ = now
+        until = jnp.minimum(taken + ROUND, size)
+        basis, form = jax.lax.fori_loop(taken, until, one, space)
+        inner = jnp.where(column[:, None] < until, form[:size], 0)
+        finite = jnp.all(jnp.isfinite(inner))
+        values, vectors = jnp.linalg.eig(jnp.where(finite, inner, 0))
+        order = jnp.argsort(-jnp.abs(values), stable=True)[:count]
+        # A vector of the space fails the equation by its last entry times what the space lacks.
+        lack = jnp.abs(form[until, until - 1]) * jnp.abs(vectors[until - 1, order])
+        sound = finite & (lack <= close * jnp.max(jnp.abs(values)))
+        return until, (basis, form), jnp.where(sound, values[order], jnp.nan), jnp.sum(~sound)
+
+    unknown = jax.lax.complex(*[jnp.full(count, jnp.nan, dtype)] * 2)
+    start = jnp.array(0), (basis, jnp.zeros((size + 1, size), dtype)), unknown, jnp.array(1)
+    # Hazard: the condition must depend on two carried numbers, see `run` in `hyjax/_flow/loop.py`.
+    _, (_, form), values, _ = jax.lax.while_loop(lambda now: (now[0] < size) & (now[3] > 0), round_of, start)
+    # Of a complex pair the one with positive imaginary part first.
+    digits = float(jnp.finfo(dtype).eps) ** 0.5 * jnp.max(jnp.abs(values))
+    order = jnp.lexsort((-values.imag, -jnp.round(jnp.abs(values) / jnp.where(digits > 0, digits, 1))))
+    return values[order], form[:size]
