@@ -6,6 +6,7 @@ derivatives of any order, in forward and reverse mode, come from those of an arc
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import TypeVar
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from .._numerics.eager import long_run, short_run
 from .._numerics.linearize import linearizable
@@ -30,9 +31,11 @@ from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
 from .stuck import may_go_on, MEMORY
-from .trajectory import samples_at, Trajectory
+from .trajectory import Event, samples_at, Trajectory
 
 Found = TypeVar("Found")
+# What `simulate` keeps of its arcs: all, nothing, or `(start, add)`, a value to which each jump adds.
+Record = bool | tuple[PyTree, Callable[[PyTree, Event], PyTree]]
 
 
 def simulate(
@@ -46,7 +49,7 @@ def simulate(
     max_jumps: int = 100,
     integrator: IntegratorLike = Integrator(),
     times: Float[Array, " times"] | None = None,
-    record: bool = True,
+    record: Record = True,
     throw: bool = True,
 ) -> Trajectory:
     r"""Simulate a hybrid system from `t0` to `t1` through any sequence of modes.
@@ -58,7 +61,9 @@ def simulate(
     time. Times and states are in the units of the vector fields. `max_jumps`: the largest number of jumps, static. `integrator`:
     an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; `max_time` is not used. `times`: at which to keep
     states, shape `(times,)`, in any order; `Trajectory.sample` gives further states. `record`: whether to keep the arcs; `False`
-    keeps the final state and the number of jumps, in constant memory, and takes as many arcs as there are. `throw`: raise a
+    keeps the final state and the number of jumps, in constant memory, and takes as many arcs as there are. A pair `(start, add)`
+    also keeps a value, any PyTree of arrays, in `recorded`: `start`, and after each jump `add(value, event)`, with an `Event`
+    whose states are padded and whose modes are numbers. Define `add` once: each new function is compiled again. `throw`: raise a
     `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Trajectory`, also under `jit` and `vmap`. Its numbers are differentiable in `x0`, `params`, `t0` and `t1`, to
@@ -80,11 +85,33 @@ def simulate(
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1 and Fig. 3.
     """
     system, t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
-    if times is not None and not record:
+    if times is not None and record is not True:
         raise ValueError("simulate: times= needs the arcs: simulate with record=True.")
+    if not isinstance(record, bool):
+        record = _checked(record, system, x0)
     times = None if times is None else jnp.asarray(times, x0.dtype)
     found = run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, times, record)
     return raise_stop("simulate", found, found) if throw else found
+
+
+def _checked(record: Record, system: HybridSystem, x0: State) -> Record:
+    """The pair `(start, add)`, `start` as arrays. `ValueError` unless `add` returns what it is given."""
+    if not isinstance(record, tuple) or len(record) != 2 or not callable(record[1]):
+        raise ValueError(
+            f"simulate: record={record!r} must be True, False, or a pair (start, add) with a function add(value, event)."
+        )
+    start, add = record
+    start = jax.tree.map(jnp.asarray, start)
+    z = Automaton(system).pad(x0)
+    zero, whole = jnp.zeros((), z.dtype), jnp.array(0)
+    after = jax.eval_shape(lambda value: add(value, Event(zero, z, z, whole, whole, whole, zero, whole)), start)
+    kinds = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.name), tree)
+    if kinds(after) != kinds(start):
+        raise ValueError(
+            f"simulate: record=(start, add): add(value, event) must return what it is given, {kinds(start)}; it returns "
+            f"{kinds(after)}."
+        )
+    return start, add
 
 
 def raise_stop(name: str, found: Found, run: Trajectory) -> Found:
@@ -139,32 +166,34 @@ def run_simulation(
     max_jumps: int,
     integrator: Integrators,
     times: Float[Array, " times"] | None,
-    record: bool = True,
+    record: Record = True,
 ) -> Trajectory:
     """`simulate` without the checks of its arguments, for the automaton of a system."""
     index = jnp.array(automaton.system.number(mode))
-    if not record:
-        return _simulate_end(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator)
+    if record is not True:
+        value, add = record or (None, None)
+        return _simulate_end(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, value, add)
     return _simulate(automaton, automaton.pad(x0), index, t0, t1, params, max_jumps, integrator, times)
 
 
 @long_run
-def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator) -> Trajectory:
-    """The trajectory without its arcs."""
+def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, value, add) -> Trajectory:
+    """The trajectory without its arcs, and the value to which each jump adds."""
     plain = without_jacobian(integrator)
 
     def run(inputs):
-        automaton, z0, t0, t1, params = inputs
+        automaton, z0, t0, t1, params, value = inputs
         start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, plain)
-        final, jumps = end_of_simulation(automaton, start, t1, params, max_jumps, plain)
-        return (final.t, final.z), (final.mode, final.result, jumps)
+        final, jumps, value = end_of_simulation(automaton, start, t1, params, max_jumps, plain, value, add)
+        real, whole = eqx.partition(value, eqx.is_inexact_array)
+        return (final.t, final.z, real), (final.mode, final.result, jumps, whole)
 
-    (t, z), (mode, result, jumps) = linearizable(run, (automaton, z0, t0, t1, params))
+    (t, z, real), (mode, result, jumps, whole) = linearizable(run, (automaton, z0, t0, t1, params, value))
     times, states, integers = jnp.zeros(0, z.dtype), jnp.zeros((0, z.size), z.dtype), jnp.zeros(0, mode.dtype)
     return Trajectory(
         t=t, x=z, mode=mode, start_times=times, end_times=times, x_starts=states, x_ends=states, modes=integers,
         transitions=integers, indices=integers, guard_rates=times, at_once=jnp.zeros(0, bool), jumps=jumps, result=result,
-        samples=None, params=params, system=automaton.system, integrator=integrator,
+        samples=None, params=params, system=automaton.system, integrator=integrator, recorded=eqx.combine(real, whole),
     )  # fmt: skip
 
 
@@ -348,14 +377,26 @@ def _scan(
 
 
 def end_of_simulation(
-    automaton: Automaton, start: ArcStart, t1: Time, params, max_jumps: int, integrator: Integrators
-) -> tuple[ArcStart, Index]:
-    """The end of the simulation from `start` until `t1`, and its number of jumps. Not differentiable in reverse mode; a batch
-    takes as many arcs as its lane with the most."""
+    automaton: Automaton,
+    start: ArcStart,
+    t1: Time,
+    params,
+    max_jumps: int,
+    integrator: Integrators,
+    value: PyTree = None,
+    add: Callable[[PyTree, Event], PyTree] | None = None,
+) -> tuple[ArcStart, Index, PyTree]:
+    """The end of the simulation from `start` until `t1`, its number of jumps, and the `value` to which each jump has added. Not
+    differentiable in reverse mode; a batch takes as many arcs as its lane with the most."""
 
     def one(carry):
-        now, k = carry
-        now, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
-        return now, k + row.jumped.astype(k.dtype)
+        now, k, value = carry
+        after, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
+        if add is not None:
+            transition, index = automaton.system.place(row.way)
+            index = jnp.full_like(row.way, -1) if index is None else index
+            event = Event(row.end, row.x_end, after.z, row.mode, after.mode, transition, row.guard_rate, index)
+            value = select(row.jumped, add(value, event), value)
+        return after, k + row.jumped.astype(k.dtype), value
 
-    return jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, jnp.array(0)))
+    return jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, jnp.array(0), value))

@@ -8,14 +8,14 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.eager import short_run
 from .._results.registry import animate, draw
 from .._results.shown import Shown
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Params, State, Time
+from .._system.types import Params, Scalar, State, Time
 from .automaton import Automaton, follow_automaton
 from .integrator import Integrators, pushable
 
@@ -112,14 +112,15 @@ class Event(Shown):
     0.451524 -4.429447 3.543558
     """
 
-    t: float
+    t: float | Time
     before: Float[Array, " source"]
     after: Float[Array, " target"]
-    source: str = eqx.field(static=True)
-    target: str = eqx.field(static=True)
-    transition: int = eqx.field(static=True)
-    guard_rate: float
-    index: int = eqx.field(static=True, default=-1)
+    # Numbers in the function `add` of `simulate(record=(start, add))`.
+    source: str | Int[Array, ""]
+    target: str | Int[Array, ""]
+    transition: int | Int[Array, ""]
+    guard_rate: float | Scalar
+    index: int | Int[Array, ""] = -1
 
 
 class Trajectory(Shown):
@@ -136,6 +137,7 @@ class Trajectory(Shown):
     `(arcs,)`. `guard_rates`: in the guards' units per time, shape `(arcs,)`. `at_once`: whether
     the jump was taken where the arc began, its guard beyond the surface (see `Transition`), shape `(arcs,)`. `jumps`: the
     number of jumps taken. `result`: a code of `RESULTS`. `samples`: states at the `times` given to `simulate`, or `None`.
+    `recorded`: the value of `simulate(record=(start, add))`, or `None`.
 
     **Example:**
 
@@ -168,6 +170,7 @@ class Trajectory(Shown):
     params: Params
     system: HybridSystem = eqx.field(static=True)
     integrator: Integrators = eqx.field(static=True)
+    recorded: PyTree = None
 
     def _tables(self):
         from .trajectory_report import trajectory_table

@@ -228,7 +228,7 @@ def _spectrum(
         until = jnp.maximum(t0 + (t1 - t0) * ((k + 1) / segments), now.t)
         going = now.result == RESULTS.successful
         start = first_arc(automaton, now.z, now.mode, now.t, jnp.where(going, until, now.t))
-        reached, jumps = end_of_simulation(
+        reached, jumps, _ = end_of_simulation(
             automaton, start, jnp.where(going, until, now.t), params, max_jumps, integrator
         )
         x, tangents = split_tangents(reached.z, size)
