@@ -34,6 +34,8 @@ from .stuck import may_go_on, MEMORY
 from .trajectory import Event, samples_at, Trajectory
 
 Found = TypeVar("Found")
+# The rows of arcs that a loop writes: in a batch each of its arcs copies them.
+BLOCK = 8
 # What `simulate` keeps of its arcs: all, nothing, or `(start, add)`, a value to which each jump adds.
 Record = bool | tuple[PyTree, Callable[[PyTree, Event], PyTree]]
 
@@ -204,7 +206,8 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
-        final, rows = _scan(automaton, z0, mode0, t0, t1, params, max_jumps, plain)
+        arcs_of = _in_blocks if keeps_jacobian else _scan
+        final, rows = arcs_of(automaton, z0, mode0, t0, t1, params, max_jumps, plain)
         varying = final.t, final.z, rows.start, rows.end, rows.x_start, rows.x_end, rows.guard_rate
         return varying, (final.mode, final.result, rows.there, rows.jumped, rows.at_once, rows.mode, rows.way)
 
@@ -374,6 +377,30 @@ def _scan(
     start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, integrator)
     arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
     return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
+
+
+def _in_blocks(
+    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
+) -> tuple[ArcStart, ArcRow]:
+    """`_scan` that ends with the last arc, for which it has no reverse mode. A batch goes on until its last lane has ended; the
+    rows of a lane that has ended are copied in every arc of the others, so they are written in short blocks."""
+    start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, integrator)
+    no, t, z, number = jnp.array(False), start.t, start.z, jnp.zeros_like(start.mode)
+    row = ArcRow(no, no, t, t, z, z, jnp.zeros_like(t), number, number, no)
+    blank = jax.tree.map(lambda leaf: jnp.zeros((BLOCK, *leaf.shape), leaf.dtype), row)
+
+    def one(carry):
+        now, k, rows = carry
+        now, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
+        return now, k + 1, jax.tree.map(lambda rows, row: rows.at[k % BLOCK].set(row), rows, row)
+
+    def block(now, first):
+        going = lambda carry: ~carry[0].done & (carry[1] < jnp.minimum(first + BLOCK, max_jumps + 1))
+        now, _, rows = jax.lax.while_loop(going, one, (now, first, blank))
+        return now, rows
+
+    final, rows = jax.lax.scan(block, start, jnp.arange(0, max_jumps + 1, BLOCK))
+    return final, jax.tree.map(lambda rows: rows.reshape(-1, *rows.shape[2:])[: max_jumps + 1], rows)
 
 
 def end_of_simulation(
