@@ -10,6 +10,7 @@ from .._results.labels import named_params, units_attribute, units_of
 from .._results.long_names import described, meanings_of
 from .._results.table import Table
 from .._system.results import described_code
+from .special_points import ENDS
 
 if TYPE_CHECKING:
     import xarray
@@ -66,19 +67,21 @@ def described_end(branch) -> str:
     place = " and ".join(_ends_at(branch, kind))
     if kind == "corner":
         return f"corner: the branch ends at {place}, where an arc begins on the surface of a guard"
-    if place:
+    if kind == "grazing":
         return f"grazing: the branch ends at the orbit that grazes at {place}"
+    if place:
+        return f"{kind}: the branch ends at {place}, where its sliding arcs change"
     return described_code(branch.result)
 
 
 def end_name(branch) -> str:
-    """The name of a branch's result; `grazing` or `corner` where such an orbit has been located at its end."""
-    return next((kind for kind in ("corner", "grazing") if _ends_at(branch, kind)), str(branch.result))
+    """The name of a branch's result, or the kind of the special point that has been located at its end."""
+    return next((kind for kind in ENDS if _ends_at(branch, kind)), str(branch.result))
 
 
 def is_explained(branch) -> bool:
     """Whether a grazing orbit or a corner has been located at an end of the branch."""
-    return bool(_ends_at(branch, "grazing") or _ends_at(branch, "corner"))
+    return any(_ends_at(branch, kind) for kind in ENDS)
 
 
 def _ends_at(branch, kind: str) -> list[str]:

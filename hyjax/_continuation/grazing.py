@@ -6,12 +6,19 @@ orbit exists on both sides, and grazing is one more equation,
 
 $$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc } k.$$
 
+In a Filippov system there are four such ends, of codimension one. Grazing with a surface beyond which the flow slides is
+*grazing-sliding*. A sliding arc that is tangent to the border of the region in which the flow slides is *adding-sliding*. Where
+an arc meets the surface on that border, the field beyond is tangent to it: $L = 0$ at the end of the arc, in place of $g = 0$.
+With the transition taken whatever the sign of $L$, the orbit exists on both sides. If the field leads into the region, orbits
+beyond cross the surface before they slide, *switching-sliding*; if it leads out of it, they do not slide, *crossing-sliding*.
+
 At a corner the guard `g` is zero at the arc's first state. Beyond it the guard fires at once, or no longer does, and the return
 map is discontinuous. With the guard ignored until the middle of the arc, the orbit exists on both sides.
 
 Candidates are the guards that a periodic orbit nearly touches: at an extremum along an arc, or where an arc begins.
 
-Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5 and 6.2.
+Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5, 6.2 and
+8.2, for the four cases of sliding.
 """
 
 import dataclasses
@@ -34,6 +41,7 @@ from .._orbit.problem import Problem
 from .._orbit.stride import run_stride, Stride
 from .._results.shown import Shown
 from .._system.every import Clock
+from .._system.filippov import border_of
 from .._system.results import code_of
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Scalar
@@ -62,7 +70,8 @@ class Touch(Shown):
     whether the next arc vanishes at grazing, as the contact with an elastic wall; `next_size`: the largest modulus of the guard
     that ends it, 1 unless `brief`. `at_end`: whether the guard that ends the arc is zero where the touched guard has its
     extremum, as at a section where a velocity vanishes; the arc is then not divided. `at_start`: a corner: the guard is zero at
-    the first state of the arc, and `t` is the time of the arc's end.
+    the first state of the arc, and `t` is the time of the arc's end. `at_border`: the arc ends on the border of the region in
+    which a Filippov system slides.
     """
 
     t: Scalar
@@ -77,6 +86,7 @@ class Touch(Shown):
     brief: bool = eqx.field(static=True)
     at_end: bool = eqx.field(static=True)
     at_start: bool = eqx.field(static=True)
+    at_border: bool = eqx.field(static=True, default=False)
 
     @property
     def divides(self) -> bool:
@@ -96,6 +106,7 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
         # A clock is not touched.
         for e in (e for e in orbit.system.ways_out(arc.mode) if not isinstance(orbit.system.way(e).guard, Clock)):
             found += _touches_of(orbit, arc, k, e, e == route[k], brief, next_size)
+        found += _borders_of(orbit, arc, k, route[k], brief, next_size)
     # At an impact without impulse the next arc may begin on a guard as well: where a guard is tangent, this comes first.
     order = lambda each: (not each[1].at_start and each[0] > TOUCHING, each[1].at_start, each[0])
     return [touch for closeness, touch in sorted(found, key=order) if closeness < NEAR]
@@ -155,10 +166,28 @@ def _touches_of(
     return found
 
 
+def _borders_of(orbit: PeriodicOrbit, arc, k: int, e: int, brief: bool, next_size: float) -> list[tuple[float, Touch]]:
+    """The end of an arc near the border of the region in which a Filippov system slides."""
+    if border_of(orbit.system.way(e)) is None:
+        return []
+    height = np.abs(np.asarray(_along(orbit, arc, e, border=True)[0]))
+    number = lambda value: jnp.asarray(value, arc.x.dtype)
+    size = float(np.max(height))
+    if not size > 0:
+        return []
+    touch = Touch(
+        number(arc.t[-1]), number(arc.t[-1] - arc.t[0]), number(size), number(next_size), jnp.array(True), k, e, True, False,
+        brief, False, False, at_border=True,
+    )  # fmt: skip
+    return [(float(height[-1]) / size, touch)]
+
+
 @long_run
-def _along(orbit: PeriodicOrbit, arc, e: int) -> tuple[Array, Array]:
-    """Values and rates of the guard of the way `e` along an arc."""
-    guard, field = orbit.system.way(e).guard, orbit.system.mode(arc.mode).vector_field
+def _along(orbit: PeriodicOrbit, arc, e: int, border: bool = False) -> tuple[Array, Array]:
+    """Values and rates of the guard of the way `e` along an arc, or of its `border_of`."""
+    way, field = orbit.system.way(e), orbit.system.mode(arc.mode).vector_field
+    guard = border_of(way) if border else way.guard
+    assert guard is not None
 
     def at(t, x):
         flow = (jnp.ones_like(t), field(t, x, orbit.params))
@@ -188,7 +217,9 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     through = run_stride(system, t0, start, known, names, integrator, ways)
     at = through.impacts[touch.arc]
     t, x = (at.t, at.x) if not touch.at_start else _first_of_arc(system, names, touch.arc, through, t0, start, known)
-    residual = jnp.append((through.impacts[-1].x - y) / unfolding.state_scale, way.guard(t, x, params) / touch.size)
+    condition = border_of(way) if touch.at_border else way.guard
+    assert condition is not None
+    residual = jnp.append((through.impacts[-1].x - y) / unfolding.state_scale, condition(t, x, params) / touch.size)
     arcs = [k for k in range(len(names)) if not (touch.divides and k == touch.arc)]
     last = problem.system.way(problem.system.route(problem.sequence)[-1])
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
@@ -259,7 +290,9 @@ def _with_extremum(
         if k == touch.arc and touch.divides:
             ways.append((towards, stay, near))
             modes.append(modes[-1])
-        if k == touch.arc and touch.taken and touch.at_start:
+        if k == touch.arc and touch.at_border:
+            ways.append((_of_params(way.guard), jump, None))
+        elif k == touch.arc and touch.taken and touch.at_start:
             ways.append((_of_params(way.guard), jump, near if armed is None else _both(near, armed)))
         elif k == touch.arc and touch.taken:
             ways.append((towards, _optional_reset(jump, mode, system.mode(way.target)), near))

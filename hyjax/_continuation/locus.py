@@ -58,9 +58,10 @@ def locus(
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
-    if point.kind not in (*SHIFTS, "grazing", "corner"):
+    if point.kind not in SHIFTS and point.touch is None:
         raise ValueError(
-            f"locus: a {point.kind} point cannot be followed; fold, period-doubling, grazing and corner can."
+            f"locus: a {point.kind} point cannot be followed; fold, period-doubling and the ends of branches, such as grazing, "
+            "can."
         )
     old = point.unfolding
     second = one_leaf(where, old.params, "locus")

@@ -8,6 +8,8 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 | branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of $dF$, two entries; $F + \nu b = 0$ in place of $F = 0$ |
 | grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
 | corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
+| grazing-, adding-sliding | none: the branch ends | as grazing, of a Filippov system |
+| crossing-, switching-sliding | none: the branch ends | the field beyond a surface is tangent to it at the end of an arc |
 """
 
 import dataclasses
@@ -28,6 +30,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
 from .._results.shown import Shown
+from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 from .._system.where import leaf_names
@@ -37,21 +40,26 @@ from .unfolding import bordered, borders, Unfolding
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
+# Of points at which a branch ends.
+SLIDING = ("grazing-sliding", "adding-sliding", "crossing-sliding", "switching-sliding")
+ENDS = ("corner", "grazing", *SLIDING)
 
 
 class SpecialPoint(Shown):
     r"""A bifurcation or grazing orbit on a branch: $F(y, \lambda) = 0$ with the condition of its `kind`.
 
-    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`, `corner`. `value`: the
-    parameter, in its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair
-    on the unit circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`:
-    the largest residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of the
-    branch. `kernel`: null vectors of the singular matrix. `unfolding`: the equation `F`.
+    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`, `corner`; in a
+    Filippov system also `grazing-sliding`, `adding-sliding`, `crossing-sliding`, `switching-sliding`. `value`: the parameter, in
+    its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair on the unit
+    circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`: the largest
+    residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of the branch.
+    `kernel`: null vectors of the singular matrix. `unfolding`: the equation `F`.
 
     At `grazing` one multiplier is infinite on the side where the guard is crossed, and no multiplier is critical: `multiplier`
     and `eigenvector` are NaN; so is the orbit's return Jacobian, which differs between both sides. The orbit's multipliers are
     those of the side that misses the guard. `touch`: the guard that is touched, and the arc. At a `corner` an arc begins on the
-    surface of a guard, and the multipliers are those of the branch.
+    surface of a guard, and the multipliers are those of the branch. Where a branch of a Filippov system ends because its sliding
+    arcs appear, vanish or divide, `kind` says how; the return map is continuous there, and its multipliers are not.
 
     **Example:**
 
@@ -214,7 +222,12 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
         if touch.at_start and not jnp.abs(root.aux[0][-1] @ tangent) > STILL:
             # The guard is zero at the start of the arc all along the branch.
             continue
-        if touch.taken and not touch.at_start and image.shape == x.shape and jnp.allclose(image, x, rtol=1e-6):
+        if (
+            touch.taken
+            and not (touch.at_start or touch.at_border)
+            and image.shape == x.shape
+            and jnp.allclose(image, x, rtol=1e-6)
+        ):
             # The reset changes nothing: the orbit is the same without the reset, and has finite multipliers.
             missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
             columns = solve_grazing(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
@@ -231,7 +244,7 @@ def _vanishes(touch: Touch, chain: Chain, at_touch: AtTouch) -> bool:
 
 
 def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:
-    problem, chain = unfolding.problem, root.aux[1]
+    problem, (_, chain, (x_touch, *_)) = unfolding.problem, root.aux
     _, values = unfolding.split(root.y)
     n, x = columns.shape[0] - 1, chain.nodes[0]
     spectrum = eigenvalues(unfolding.around(columns[:n]))
@@ -246,5 +259,20 @@ def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tan
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
         residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], unfolding=unfolding,
-        kind="corner" if touch.at_start else "grazing", touch=touch,
+        kind=_kind_of_end(unfolding, touch, orbit, x_touch), touch=touch,
     )  # fmt: skip
+
+
+def _kind_of_end(unfolding: Unfolding, touch: Touch, orbit: PeriodicOrbit, x: Array) -> str:
+    """The kind of a point at which a branch ends, by the state `x` at its touch."""
+    way, t = unfolding.problem.system.way(touch.transition), touch.t
+    border = border_of(way)
+    if touch.at_start:
+        return "corner"
+    if touch.at_border:
+        assert border is not None
+        return "switching-sliding" if leads_in(border, t, x, orbit.params) else "crossing-sliding"
+    if border is not None:
+        # The field before the surface is tangent to it: beyond, the flow slides where the other field leads back.
+        return "grazing-sliding" if border(t, x, orbit.params) > 0 else "grazing"
+    return "adding-sliding" if is_tangency(way) and not touch.taken else "grazing"

@@ -164,6 +164,26 @@ def _all(conditions: tuple[tuple[Guard, bool], ...], t: Time, x: State, params: 
     return jnp.all(jnp.stack(flags))
 
 
+def border_of(way: Transition) -> Guard | None:
+    """The function whose sign decides, where the flow meets one surface, whether it slides: the rate of the surface's function
+    along the field beyond, towards the side before. `None` for other transitions."""
+    partial = isinstance(way.armed, eqx.Partial) and way.armed.func is _all
+    conditions = way.armed.args[0] if partial else ()  # pyright: ignore[reportOptionalMemberAccess]
+    return conditions[0][0] if len(conditions) == 1 else None
+
+
+def is_tangency(way: Transition) -> bool:
+    """Whether sliding along a surface ends with this transition."""
+    return isinstance(way.guard, eqx.Partial) and way.guard.func is _push
+
+
+def leads_in(border: Guard, t: Time, x: State, params: Params) -> Flag:
+    """Whether the field beyond the surface, tangent to it, leads to where the flow slides: the rate of `border_of` along it."""
+    _, field, _ = border.args  # pyright: ignore[reportFunctionMemberAccess]
+    along = jnp.ones_like(t), field(t, x, params)
+    return jax.jvp(lambda t, x: border(t, x, params), (t, x), along)[1] > 0
+
+
 def _height(surface: Guard, sense: int, t: Time, x: State, params: Params) -> Scalar:
     return sense * jnp.asarray(surface(t, x, params), x.dtype)
 

@@ -27,6 +27,10 @@ MARKS = {
     "branch-point": ("^", "branch point"),
     "grazing": ("v", "grazing"),
     "corner": ("P", "corner"),
+    "grazing-sliding": ("v", "grazing-sliding"),
+    "adding-sliding": ("<", "adding-sliding"),
+    "crossing-sliding": (">", "crossing-sliding"),
+    "switching-sliding": ("X", "switching-sliding"),
 }
 
 
@@ -189,8 +193,8 @@ def _line(branch: "Branch", coordinate: str) -> Line:
     rows = []
     for i in range(len(values)):
         rows.append((values[i], heights[i], bool(stable[i])))
-        # Grazing points lie beyond the ends.
-        between = [point for point in inside.get(i, ()) if point.kind not in ("grazing", "corner")]
+        # Points of a touch, such as grazing, lie beyond the ends.
+        between = [point for point in inside.get(i, ()) if point.touch is None]
         for point in sorted(between, key=lambda point: abs(float(point.value) - values[i])):
             rows.append((float(point.value), heights_at(point, coordinate), bool(stable[i + 1])))
     values, heights, stable = (np.array(column) for column in zip(*rows, strict=True))
