@@ -10,7 +10,7 @@ from .._results.labels import named_params, units_attribute, units_of
 from .._results.long_names import described, meanings_of
 from .._results.table import Table
 from .._system.results import described_code
-from .special_points import ENDS
+from .grazing import ENDS
 
 if TYPE_CHECKING:
     import xarray

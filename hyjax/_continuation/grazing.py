@@ -59,6 +59,9 @@ BRIEF = 1e-3
 # If the rate of a guard at an end of an arc is below this fraction of its largest rate along the arc, its extremum lies there.
 TANGENT = 1e-8
 
+# The kinds of special points at which a branch ends.
+ENDS = ("corner", "grazing", "grazing-sliding", "adding-sliding", "crossing-sliding", "switching-sliding")
+
 
 class Touch(Shown):
     """The guard that a grazing orbit touches, and the arc in which it does.

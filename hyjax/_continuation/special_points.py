@@ -40,9 +40,6 @@ from .unfolding import bordered, borders, Unfolding
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
-# Of points at which a branch ends.
-SLIDING = ("grazing-sliding", "adding-sliding", "crossing-sliding", "switching-sliding")
-ENDS = ("corner", "grazing", *SLIDING)
 
 
 class SpecialPoint(Shown):
