@@ -283,3 +283,16 @@ def test_energy_of_a_step():
     x = jnp.array([0.94, -0.4])
     _, y, x_rate, y_rate = slip.touchdown(jnp.zeros(()), x, params)
     assert_allclose(y + (x_rate**2 + y_rate**2) / 2, params.energy, rtol=1e-15)
+
+
+@pytest.mark.medium
+def test_friction_at_rest_and_in_motion():
+    """Reference `belt_static_kinetic_1.0_0.75`, closed form: durations of slip and stick, and where the block sticks."""
+    params = friction_oscillator.Params(
+        mass=1.0, stiffness=1.0, load=1.0, static_friction=1.0, kinetic_friction=0.75, belt_speed=0.2
+    )
+    step = hj.ReturnMap(friction_oscillator.system, sequence=("slip", "stick"), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([1.0, 0.2]), params)
+    assert_allclose(np.diff(orbit.jump_times[0], prepend=0), [4.491074538036898564575685, 2.5], rtol=0, atol=1e-12)
+    assert_allclose(orbit.arc_ends[0][0, 0], 0.5, rtol=0, atol=1e-12)
+    assert_allclose(orbit.period, 6.991074538036898564575685, rtol=0, atol=1e-12)
