@@ -42,7 +42,7 @@ def final_state(
         first = first_arc(
             automaton, automaton.pad(x0), jnp.array(index), jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
         )
-        last, _ = end_of_simulation(automaton, first, jnp.asarray(t1, x0.dtype), params, max_jumps, integrator)
+        last, *_ = end_of_simulation(automaton, first, jnp.asarray(t1, x0.dtype), params, max_jumps, integrator)
         return jnp.where(last.result == RESULTS.successful, last.z, jnp.nan)
 
     return final
