@@ -67,7 +67,7 @@ def described_end(branch) -> str:
     place = " and ".join(_ends_at(branch, kind))
     if kind == "corner":
         return f"corner: the branch ends at {place}, where an arc begins on the surface of a guard"
-    if kind == "grazing":
+    if kind == "grazing" and place:
         return f"grazing: the branch ends at the orbit that grazes at {place}"
     if place:
         return f"{kind}: the branch ends at {place}, where its sliding arcs change"
@@ -80,7 +80,7 @@ def end_name(branch) -> str:
 
 
 def is_explained(branch) -> bool:
-    """Whether a grazing orbit or a corner has been located at an end of the branch."""
+    """Whether the special point at which the branch ends, such as a grazing orbit, has been located."""
     return any(_ends_at(branch, kind) for kind in ENDS)
 
 

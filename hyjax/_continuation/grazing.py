@@ -6,11 +6,12 @@ orbit exists on both sides, and grazing is one more equation,
 
 $$F(y, \lambda) = 0, \qquad g(t_k, x_k) = 0 \quad \text{at the extremum in arc } k.$$
 
-In a Filippov system there are four such ends, of codimension one. Grazing with a surface beyond which the flow slides is
-*grazing-sliding*. A sliding arc that is tangent to the border of the region in which the flow slides is *adding-sliding*. Where
-an arc meets the surface on that border, the field beyond is tangent to it: $L = 0$ at the end of the arc, in place of $g = 0$.
-With the transition taken whatever the sign of $L$, the orbit exists on both sides. If the field leads into the region, orbits
-beyond cross the surface before they slide, *switching-sliding*; if it leads out of it, they do not slide, *crossing-sliding*.
+In a Filippov system with one surface there are four such ends, of codimension one. Grazing with a surface beyond which the flow
+slides is *grazing-sliding*. A sliding arc that is tangent to the border of the region in which the flow slides is
+*adding-sliding*. Where an arc meets the surface on that border, the field beyond is tangent to it: $L = 0$ at the end of the
+arc, in place of $g = 0$. With the transition taken whatever the sign of $L$, the orbit exists on both sides. If the field leads
+into the region, orbits beyond cross the surface before they slide, *switching-sliding*; if it leads out of it, they do not
+slide, *crossing-sliding*.
 
 At a corner the guard `g` is zero at the arc's first state. Beyond it the guard fires at once, or no longer does, and the return
 map is discontinuous. With the guard ignored until the middle of the arc, the orbit exists on both sides.
@@ -199,9 +200,9 @@ def _along(orbit: PeriodicOrbit, arc, e: int, border: bool = False) -> tuple[Arr
     return jax.vmap(at)(arc.t, arc.x)
 
 
-# The state at a touch, its image under the reset, and the value of the guard of the next arc where this arc begins, as a fraction
-# of `Touch.next_size`; 1 unless `Touch.brief`.
-AtTouch = tuple[Float[Array, " pre"], Float[Array, " post"], Scalar]
+# Time and state at a touch, its image under the reset, and the value of the guard of the next arc where this arc begins, as a
+# fraction of `Touch.next_size`; 1 unless `Touch.brief`.
+AtTouch = tuple[Scalar, Float[Array, " pre"], Float[Array, " post"], Scalar]
 
 
 def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, tuple[Chain, AtTouch]]:
@@ -241,7 +242,7 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     if touch.brief:
         following = problem.system.way(problem.system.route(sequence)[touch.arc + 1])
         next_guard = following.guard(t, image, params) / touch.next_size
-    return residual, (chain, (x, image, next_guard))
+    return residual, (chain, (t, x, image, next_guard))
 
 
 def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through: Stride, t0, start, known):

@@ -32,13 +32,13 @@ SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 def locus(
     point: SpecialPoint, *, where: Where, stop: Stop, method: PseudoArclength = PseudoArclength(), throw: bool = True
 ) -> "Locus":
-    r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings, grazing
-    or corners.
+    r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings, or
+    the points at which branches end, such as grazing.
 
-    **Arguments:** `point`: of kind `fold`, `period-doubling`, `grazing` or `corner`, from `Branch.special_points`; the parameter
-    of its branch stays free. `where`: selects the second parameter. `stop`: the value of the second parameter, in its own unit,
-    at which to end; or bounds `(low, high)`, to follow the curve in both directions. `method`: as for `continuation`. `throw`:
-    raise a `SolveError` on failure; with `False`, `result` holds the code.
+    **Arguments:** `point`: from `Branch.special_points`, of kind `fold`, `period-doubling`, `grazing`, `corner`, or one of those
+    that end in `-sliding`; the parameter of its branch stays free. `where`: selects the second parameter. `stop`: the value of
+    the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the curve in both directions.
+    `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where `stop` was reached,
     otherwise a code as for `continuation`. `ValueError` for a point of another kind, and where both parameters are the same.

@@ -55,8 +55,9 @@ class SpecialPoint(Shown):
     At `grazing` one multiplier is infinite on the side where the guard is crossed, and no multiplier is critical: `multiplier`
     and `eigenvector` are NaN; so is the orbit's return Jacobian, which differs between both sides. The orbit's multipliers are
     those of the side that misses the guard. `touch`: the guard that is touched, and the arc. At a `corner` an arc begins on the
-    surface of a guard, and the multipliers are those of the branch. Where a branch of a Filippov system ends because its sliding
-    arcs appear, vanish or divide, `kind` says how; the return map is continuous there, and its multipliers are not.
+    surface of a guard, and the multipliers are those of the branch. Where a branch of a Filippov system with one surface ends
+    because its sliding arcs appear, vanish or divide, `kind` says how; the return map is continuous there, and its multipliers
+    are not.
 
     **Example:**
 
@@ -215,9 +216,9 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
             root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue
-        _, _, (x, image, _) = root.aux
-        if touch.at_start and not jnp.abs(root.aux[0][-1] @ tangent) > STILL:
-            # The guard is zero at the start of the arc all along the branch.
+        _, _, (_, x, image, _) = root.aux
+        if (touch.at_start or touch.at_border) and not jnp.abs(root.aux[0][-1] @ tangent) > STILL:
+            # The guard is zero at the start of the arc, or the border at its end, all along the branch.
             continue
         if (
             touch.taken
@@ -237,11 +238,11 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
 def _vanishes(touch: Touch, chain: Chain, at_touch: AtTouch) -> bool:
     """Whether the arc after the touch begins and ends there: its guard is zero, and does not rise."""
     rising = chain.guard_rates[touch.arc + 1] * chain.period / touch.next_size
-    return bool((jnp.abs(at_touch[2]) < 1e-8) & (rising < 1e-6))
+    return bool((jnp.abs(at_touch[3]) < 1e-8) & (rising < 1e-6))
 
 
 def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:
-    problem, (_, chain, (x_touch, *_)) = unfolding.problem, root.aux
+    problem, (_, chain, (t_touch, x_touch, *_)) = unfolding.problem, root.aux
     _, values = unfolding.split(root.y)
     n, x = columns.shape[0] - 1, chain.nodes[0]
     spectrum = eigenvalues(unfolding.around(columns[:n]))
@@ -256,13 +257,13 @@ def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tan
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
         residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], unfolding=unfolding,
-        kind=_kind_of_end(unfolding, touch, orbit, x_touch), touch=touch,
+        kind=_kind_of_end(unfolding, touch, orbit, t_touch, x_touch), touch=touch,
     )  # fmt: skip
 
 
-def _kind_of_end(unfolding: Unfolding, touch: Touch, orbit: PeriodicOrbit, x: Array) -> str:
-    """The kind of a point at which a branch ends, by the state `x` at its touch."""
-    way, t = unfolding.problem.system.way(touch.transition), touch.t
+def _kind_of_end(unfolding: Unfolding, touch: Touch, orbit: PeriodicOrbit, t: Scalar, x: Array) -> str:
+    """The kind of a point at which a branch ends, by time and state at its touch."""
+    way = unfolding.problem.system.way(touch.transition)
     border = border_of(way)
     if touch.at_start:
         return "corner"
@@ -272,4 +273,4 @@ def _kind_of_end(unfolding: Unfolding, touch: Touch, orbit: PeriodicOrbit, x: Ar
     if border is not None:
         # The field before the surface is tangent to it: beyond, the flow slides where the other field leads back.
         return "grazing-sliding" if border(t, x, orbit.params) > 0 else "grazing"
-    return "adding-sliding" if is_tangency(way) and not touch.taken else "grazing"
+    return "adding-sliding" if is_tangency(way) else "grazing"

@@ -65,8 +65,8 @@ def simulate(
     states, shape `(times,)`, in any order; `Trajectory.sample` gives further states. `record`: whether to keep the arcs; `False`
     keeps the final state and the number of jumps, in constant memory, and takes as many arcs as there are. A pair `(start, add)`
     also keeps a value, any PyTree of arrays, in `recorded`: `start`, and after each jump `add(value, event)`, with an `Event`
-    whose states are padded and whose modes are numbers. Define `add` once: each new function is compiled again. `throw`: raise a
-    `SolveError` on failure; with `False`, `result` holds the code.
+    whose states are padded and whose modes have no names. Define `add` once: each new function is compiled again. `throw`: raise
+    a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Trajectory`, also under `jit` and `vmap`. Its numbers are differentiable in `x0`, `params`, `t0` and `t1`, to
     any order in forward and reverse mode (with the integrator's default `adjoint`). After a failure the trajectory up to the
@@ -106,7 +106,7 @@ def _checked(record: Record, system: HybridSystem, x0: State) -> Record:
     start = jax.tree.map(jnp.asarray, start)
     z = Automaton(system).pad(x0)
     zero, whole = jnp.zeros((), z.dtype), jnp.array(0)
-    after = jax.eval_shape(lambda value: add(value, Event(zero, z, z, whole, whole, whole, zero, whole)), start)
+    after = jax.eval_shape(lambda value: add(value, Event(zero, z, z, "", "", whole, zero, whole)), start)
     kinds = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.name), tree)
     if kinds(after) != kinds(start):
         raise ValueError(
@@ -422,7 +422,7 @@ def end_of_simulation(
         if add is not None:
             transition, index = automaton.system.place(row.way)
             index = jnp.full_like(row.way, -1) if index is None else index
-            event = Event(row.end, row.x_end, after.z, row.mode, after.mode, transition, row.guard_rate, index)
+            event = Event(row.end, row.x_end, after.z, "", "", transition, row.guard_rate, index)
             value = select(row.jumped, add(value, event), value)
         return after, k + row.jumped.astype(k.dtype), value
 

@@ -100,7 +100,9 @@ class Event(Shown):
 
     **Attributes:** `t`: its time. `before`, `after`: the states before and after the jump, of the dimensions of the modes
     `source` and `target`. `transition`: index into `system.transitions`; `index`: the number of the guard in a family of
-    transitions, else -1. `guard_rate`: `D_t g + D_x g f < 0` before the jump, in the guard's units per time.
+    transitions, else -1. `guard_rate`: `D_t g + D_x g f < 0` before the jump, in the guard's units per time. In the function
+    `add` of `simulate(record=(start, add))` the states are padded to the largest dimension, and the modes have no names:
+    `transition` says which they are.
 
     **Example:**
 
@@ -115,9 +117,8 @@ class Event(Shown):
     t: float | Time
     before: Float[Array, " source"]
     after: Float[Array, " target"]
-    # Numbers in the function `add` of `simulate(record=(start, add))`.
-    source: str | Int[Array, ""]
-    target: str | Int[Array, ""]
+    source: str = eqx.field(static=True)
+    target: str = eqx.field(static=True)
     transition: int | Int[Array, ""]
     guard_rate: float | Scalar
     index: int | Int[Array, ""] = -1
@@ -127,8 +128,9 @@ class Trajectory(Shown):
     """An execution of a hybrid system: a chain of arcs with a jump between consecutive arcs, as `simulate` returns it.
 
     The arrays have `arcs = max_jumps + 1` rows; in unused rows, times and states are NaN, modes and transitions -1. Without a
-    record of the arcs (`simulate(record=False)`) the arrays have no rows, and what needs the arcs raises `ValueError`. States are
-    padded with zeros to the largest dimension, `size`; `final`, `events` and `sample` return states of their true sizes.
+    record of the arcs (`simulate(record=False)` or `(start, add)`) the arrays have no rows, and what needs the arcs raises
+    `ValueError`. States are padded with zeros to the largest dimension, `size`; `final`, `events` and `sample` return states of
+    their true sizes.
 
     **Attributes:** `t`, `x`, `mode`: final time, state and mode, shapes `()`, `(size,)`, `()`; modes are numbered in the order of
     `system.modes`. `start_times`, `end_times`: of the arcs, shape `(arcs,)`. `x_starts`, `x_ends`: states at the arcs' starts and
@@ -295,7 +297,7 @@ class Trajectory(Shown):
     def _with_arcs(self) -> "Trajectory":
         if not self.start_times.shape[-1]:
             raise ValueError(
-                "The trajectory was simulated with record=False, which keeps the final state alone. Simulate with record=True "
+                "The trajectory was simulated without a record of its arcs. Simulate with record=True "
                 "for arcs, events, samples and pictures."
             )
         return self

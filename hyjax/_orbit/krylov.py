@@ -26,9 +26,9 @@ from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
 from .orbit import distance_from, orbit_of, PeriodicOrbit, Reached
 from .problem import Problem, shifts_phase
-from .shooting import AbstractShooting, outcome
+from .shooting import AbstractShooting, largest_row, outcome
 from .stride import run_stride
-from .verdict import in_family, judged
+from .verdict import in_family, judged, ROUNDING
 
 # The multipliers of an orbit that is found without its Jacobian. Products are taken for them in rounds, up to a number.
 LEADING, ROUND, PRODUCTS = 10, 40, 320
@@ -52,7 +52,7 @@ def krylov_orbit(
     moving: bool,
 ) -> tuple[PeriodicOrbit, Reached]:
     """The orbit near a guess, and the last iterate. The unknowns are the pre-impact states of the strides. **Arguments:**
-    `moving`: whether the orbit is differentiated, for which the solver's steps are kept."""
+    `moving`: whether the orbit may be differentiated, for which the solver's steps are kept."""
     problem, plain = (
         Problem(system.hoisted(params, guess.dtype), sequence, strides),
         rolled(without_jacobian(integrator)),
@@ -81,20 +81,28 @@ def krylov_orbit(
     accept = method.acceptable(plain, guess.dtype)
     code = outcome(off <= accept * largest, result)
 
-    x = without_tangents(chain.nodes[0])
-    values, about = leading_multipliers(problem, x, without_tangents(params), plain, LEADING, False)
+    still, x, of_params = without_tangents((problem, chain.nodes[0], params))
+    close = 1e3 * sum(plain.tolerances(x.dtype))
+    values, about = arnoldi(*_product(still, x, of_params, plain, False), LEADING, close)
     multipliers = values
     if shifts_phase(problem, params, x):
-        multipliers, _ = leading_multipliers(problem, x, without_tangents(params), plain, LEADING, True)
+        product, begin = _product(still, x, of_params, plain, True)
+        # As in `orbit_multipliers`: a system that only seems to depend on time ends in the same state whenever it starts.
+        by_time, flow = product(jnp.zeros_like(begin).at[0].set(1)), still.system.mode(sequence[0]).vector_field
+        rounding = float(jnp.finfo(x.dtype).eps) ** ROUNDING
+        speed = jnp.max(jnp.abs(flow(jnp.zeros((), x.dtype), x, of_params)))
+        near_zero = rounding * (1 + largest_row(about)) * speed
+        same = (jnp.abs(by_time[0] - 1) <= rounding) & (jnp.max(jnp.abs(by_time[1:])) <= near_zero)
+        multipliers = jnp.where(same, values, arnoldi(product, begin, min(LEADING, x.size), close)[0])
     reached = without_tangents((chain.nodes, off, found.stats["num_steps"]))
     distance = distance_from(jax.lax.stop_gradient(guess), reached[0])
     code = judged(
         problem, chain, about, params, plain, code, accept=accept, size=jnp.max(jnp.abs(guess)),
-        closing=_largest_row_of_jump(problem, chain.before[0], params), singular=in_family(values), guess=guess,
-        far=~(distance <= near),
+        closing=_largest_row_of_jump(still, without_tangents(chain.before[0]), of_params), singular=in_family(values),
+        guess=guess, far=~(distance <= near),
     )  # fmt: skip
     no_jacobian = jnp.zeros((0, x.size), x.dtype)
-    multipliers = jnp.full_like(multipliers, jnp.nan) if moving else multipliers
+    multipliers = _not_differentiated(multipliers, chain.period)
     residual = jnp.maximum(off, without_tangents(chain.residual))
     of_user = Problem(system, sequence, strides)
     found = orbit_of(of_user, chain, no_jacobian, params, integrator, multipliers, residual, reached[2], code, distance)
@@ -135,7 +143,6 @@ def _first_ends(problem: Problem, guess: Array, params: Params, integrator: Inte
 
 def _largest_row_of_jump(problem: Problem, before: State, params: Params) -> Scalar:
     """`largest_row` of the Jacobian of the closing jump, column by column."""
-    before, params = without_tangents((before, params))
 
     def add(k, total):
         column = jnp.zeros_like(before).at[k].set(1)
@@ -145,11 +152,23 @@ def _largest_row_of_jump(problem: Problem, before: State, params: Params) -> Sca
     return jnp.max(jax.lax.fori_loop(0, before.size, add, jnp.zeros(rows.shape, before.dtype)))
 
 
-def leading_multipliers(
-    problem: Problem, x: State, params: Params, integrator: Integrators, count: int, timed: bool
-) -> tuple[Complex[Array, " count"], Matrix]:
-    """The `count` multipliers of largest modulus of the map through `x`, NaN where Arnoldi's method does not resolve one; and
-    the map's Jacobian in the Krylov space. Not differentiable. **Arguments:** `timed`: of the map of time and state."""
+@jax.custom_jvp
+def _not_differentiated(values: Array, witness: Scalar) -> Array:
+    """The values; where the `witness` is differentiated NaN, because the values would need a derivative as well."""
+    return values
+
+
+@_not_differentiated.defjvp
+def _not_differentiated_jvp(primals, tangents):
+    values, _ = primals
+    return jnp.full_like(values, jnp.nan), jnp.zeros_like(values)
+
+
+def _product(
+    problem: Problem, x: State, params: Params, integrator: Integrators, timed: bool
+) -> tuple[Callable[[Array], Array], Array]:
+    """The derivative of the map through `x` as a function of a vector, and a vector to begin with. **Arguments:** `timed`: of the
+    map of time and state. Not differentiable."""
     around = problem.sequence * problem.strides
 
     def image(z):
@@ -158,35 +177,57 @@ def leading_multipliers(
         return jnp.append(t + through.time, through.x) if timed else through.x
 
     _, product = jax.linearize(image, jnp.append(0, x) if timed else x)
-    count, n = min(count, x.size), x.size + timed
-    rtol, atol = integrator.tolerances(x.dtype)
-    return arnoldi(product, n, count, 1e3 * (rtol + atol), x.dtype)
+    return product, spread(jnp.array(1), x.size + timed, x.dtype)
+
+
+def spread(k: Array, n: int, dtype) -> Array:
+    """A vector of length 1 without a special direction, another one for each `k`."""
+    vector = jnp.cos(k.astype(dtype) * jnp.arange(1, n + 1, dtype=dtype) ** 2)
+    return vector / jnp.sqrt(vector @ vector)
+
+
+@jax.custom_batching.sequential_vmap
+def _eig(matrix: Matrix) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors, one matrix after the other: two calls of LAPACK for a batch that overlap can deadlock, see
+    `elimination`."""
+    values, vectors = jnp.linalg.eig(matrix)
+    return values, vectors
 
 
 def arnoldi(
-    product: Callable[[Array], Array], n: int, count: int, close: float | Scalar, dtype
+    product: Callable[[Array], Array], begin: Array, count: int, close: float | Scalar
 ) -> tuple[Complex[Array, " count"], Matrix]:
-    """The `count` eigenvalues of largest modulus of a linear map in `n` dimensions, NaN where the error may be larger than
-    `close` relative to the largest, after all products; and the map in the Krylov space, in an orthonormal basis, with zeros
-    beyond its dimension."""
+    """The eigenvalues of largest modulus of a linear map, `count` or as many as it has; and the map in the Krylov space that
+    starts with the vector `begin`, in an orthonormal basis.
+
+    An eigenvalue is NaN where after all products its vector fails the eigenvalue's equation by more than `close`, relative to
+    the largest eigenvalue. Where the space is invariant it goes on with another vector; else of equal eigenvalues one is found.
+    """
+    n, dtype = begin.size, begin.dtype
+    count = min(count, n)
     size, column = min(n, PRODUCTS), jnp.arange(min(n, PRODUCTS))
-    begin = jnp.cos(jnp.arange(1, n + 1, dtype=dtype) ** 2)
-    basis = jnp.zeros((size + 1, n), dtype).at[0].set(begin / jnp.sqrt(begin @ begin))
+    basis = jnp.zeros((size + 1, n), dtype).at[0].set(begin)
+
+    def apart(vector, basis):
+        """The part of a vector orthogonal to the basis, and its components. Projected twice: the first projection leaves
+        rounding of the size of what it removes."""
+        part = basis @ vector
+        rest = vector - part @ basis
+        again = basis @ rest
+        return rest - again @ basis, part + again
 
     def one(k, now):
         basis, form = now
         image = product(basis[k])
-        part = basis @ image
-        rest = image - part @ basis
-        # Once more: the first projection leaves rounding of the size of what it removes.
-        again = basis @ rest
-        rest = rest - again @ basis
-        length = jnp.sqrt(rest @ rest)
-        # Beyond an invariant space the basis is zero.
-        beyond = length > 64 * float(jnp.finfo(dtype).eps) * jnp.sqrt(image @ image)
-        length = jnp.where(beyond, length, 0)
-        basis = basis.at[k + 1].set(jnp.where(beyond, rest / jnp.where(beyond, length, 1), 0))
-        return basis, form.at[:, k].set((part + again).at[k + 1].set(length))
+        rest, part = apart(image, basis)
+        length, tiny = jnp.sqrt(rest @ rest), 64 * float(jnp.finfo(dtype).eps)
+        invariant = length <= tiny * jnp.sqrt(image @ image)
+        other, _ = apart(spread(k + 2, n, dtype), basis)
+        rest = jnp.where(invariant, other, rest)
+        unit = jnp.sqrt(rest @ rest)
+        # Where the basis spans everything the next vector is zero.
+        rest = jnp.where(~invariant | (unit > tiny), rest / jnp.where(unit > 0, unit, 1), 0)
+        return basis.at[k + 1].set(rest), form.at[:, k].set(part.at[k + 1].set(jnp.where(invariant, 0, length)))
 
     def round_of(now):
         taken, space, _, _ = now
@@ -194,7 +235,7 @@ def arnoldi(
         basis, form = jax.lax.fori_loop(taken, until, one, space)
         inner = jnp.where(column[:, None] < until, form[:size], 0)
         finite = jnp.all(jnp.isfinite(inner))
-        values, vectors = jnp.linalg.eig(jnp.where(finite, inner, 0))
+        values, vectors = _eig(jnp.where(finite, inner, 0))
         order = jnp.argsort(-jnp.abs(values), stable=True)[:count]
         # A vector of the space fails the equation by its last entry times what the space lacks.
         lack = jnp.abs(form[until, until - 1]) * jnp.abs(vectors[until - 1, order])
@@ -206,6 +247,6 @@ def arnoldi(
     # Hazard: the condition must depend on two carried numbers, see `run` in `hyjax/_flow/loop.py`.
     _, (_, form), values, _ = jax.lax.while_loop(lambda now: (now[0] < size) & (now[3] > 0), round_of, start)
     # Of a complex pair the one with positive imaginary part first.
-    digits = float(jnp.finfo(dtype).eps) ** 0.5 * jnp.max(jnp.abs(values))
+    digits = float(jnp.finfo(dtype).eps) ** 0.5 * jnp.nanmax(jnp.abs(values))
     order = jnp.lexsort((-values.imag, -jnp.round(jnp.abs(values) / jnp.where(digits > 0, digits, 1))))
     return values[order], form[:size]

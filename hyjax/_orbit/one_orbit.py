@@ -52,7 +52,7 @@ def run_one_orbit(
     """`run_orbit`, compiled for one orbit."""
     along = sequence, strides
     known = known_values((params, guess, method, near))
-    if known is None or is_traced((known, system, integrator, origin)) or _captures(system, params, guess.dtype):
+    if known is None or is_traced((known, system, integrator, origin)) or captures(system, params, guess.dtype):
         return _compiled(system, guess, params, *along, method, integrator, near, origin=origin)
     there, guess, method, near = known
     with jax.core.eval_context():
@@ -126,7 +126,7 @@ def _captured(structure: Hashable, leaves: tuple, dtype) -> bool:
     return is_traced(system.hoisted(params, dtype))
 
 
-def _captures(system: HybridSystem, params: Params, dtype) -> bool:
+def captures(system: HybridSystem, params: Params, dtype) -> bool:
     """Whether a function of the system captures a traced array."""
     shape = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf
     leaves, structure = jax.tree.flatten(jax.tree.map(shape, (system, params)))

@@ -51,7 +51,8 @@ class PeriodicOrbit(Shown):
     `iterations`: of Newton's method. `distance`: the largest component of the way from the guess to the orbit's states,
     relative to the largest component of either; zero where there was no guess. `result`: a code of `RESULTS`; unless `result`
     is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last iterate). Every number is
-    differentiable in `params`; the derivative of `distance` is zero.
+    differentiable in `params`; the derivative of `distance` is zero. Of an orbit that was found by a Krylov method,
+    `multipliers` are the ten of largest modulus and `return_jacobian` has no rows, see `periodic_orbit`.
 
     **Example:**
 

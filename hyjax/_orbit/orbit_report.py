@@ -75,7 +75,8 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
     for k, value in enumerate(multipliers):
         yield f"multiplier {k + 1}", complex_text(complex(value), digits - 2), ""
     yield "spectral radius", f"{np.max(np.abs(multipliers)):.{digits - 2}g}", ""
-    yield "stable", "yes" if np.max(np.abs(orbit.multipliers)) < 1 else "no", ""
+    radius = np.max(np.abs(orbit.multipliers))
+    yield "stable", "unknown" if np.isnan(radius) else "yes" if radius < 1 else "no", ""
     yield "residual", f"{orbit.residual:.1e}", _unit_of_residual(orbit, units)
     yield "guard rates", ", ".join(f"{rate:.6g}" for rate in orbit.guard_rates), ""
     if dtype != np.float64:

@@ -13,7 +13,7 @@ from .._results.failure import raise_failure
 from .._results.shown import is_traced
 from .._system.types import Params, State
 from .krylov import is_matrix_free, krylov_orbit
-from .one_orbit import run_one_orbit
+from .one_orbit import captures, run_one_orbit
 from .orbit import PeriodicOrbit, Reached
 from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
@@ -51,9 +51,10 @@ def periodic_orbit(
     when the strides shrink to no duration, `out_of_phase` when the state of a time-dependent system returns at another phase of
     its forcing, `far_from_guess` when the orbit is further from the guess than `near`, or the code of the stride that failed.
     A `root_finder` that solves its linear equations by a Krylov method, `optimistix.Newton(..., linear_solver=lineax.GMRES(...))`
-    of either method, makes no Jacobian: for states of hundreds of coordinates. Then `return_jacobian` has no rows, and
-    `multipliers` are the ten of largest modulus by Arnoldi's method, NaN where it does not resolve one in 320 products, or where
-    the call is differentiated. The other numbers are differentiable as ever.
+    or with `lineax.BiCGStab`, makes no Jacobian: for states of hundreds of coordinates. Then `return_jacobian` has no rows, and
+    `multipliers` are the ten of largest modulus by Arnoldi's method; of equal ones it may find one. A multiplier is NaN where the
+    method does not resolve it in 320 products, and all are where the call is differentiated; the spectral radius then is NaN, and
+    `stable` false. The other numbers are differentiable as ever.
     With `throw`, a `SolveError` states code, residual and last iterate. `ValueError` for arguments of a wrong shape or dtype, or
     that are not finite.
 
@@ -102,9 +103,8 @@ def periodic_orbit(
     near = jnp.asarray(near, guess.dtype)
     if is_matrix_free(method):
         along = step.sequence, strides
-        orbit, reached = krylov_orbit(
-            system, guess, params, *along, method, integrator, near, is_traced((params, system))
-        )
+        moving = is_traced((params, system)) or captures(system, params, guess.dtype)
+        orbit, reached = krylov_orbit(system, guess, params, *along, method, integrator, near, moving)
         return _raise_failure(orbit, reached) if throw else orbit
     orbit, reached = run_one_orbit(system, guess, params, step.sequence, strides, method, integrator, near)
     return _raise_failure(orbit, reached) if throw else orbit

@@ -107,7 +107,7 @@ def orbit_multipliers(
 
 def in_family(multipliers: Complex[Array, " n"]) -> Flag:
     """Whether the return map has a multiplier 1: neighbouring orbits are periodic too, and Newton's equation is singular."""
-    return jnp.min(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
+    return jnp.nanmin(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
 
 
 def undetermined(matrix: Matrix) -> Flag:

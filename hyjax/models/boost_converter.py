@@ -13,7 +13,8 @@ also carries again where an idle coil's output falls below the input voltage $E$
 The states are $v$, and $i$ where there is a current. While the switch is closed they are followed by the time $s$ since the tick
 and, held, $d$. The stride goes from tick to tick. In discontinuous conduction it depends on $v$ alone, because the coil is empty
 at the tick: three of the four multipliers are zero. The orbit exists between two borders, at a small and at a large duty, where
-the current comes to zero just at the tick. Domains: $0 \le s \le dT$ with $d \le 1$; $i \ge 0$; $v \ge E$ while the coil idles.
+the current comes to zero just at the tick. Domains: $s \le dT$ with $d \le 1$; $i \ge 0$; $v \ge E$ while the coil idles. The
+controller does not saturate: a sampled duty outside of $(0, 1)$ ends a run as `outside_domain`.
 
 Source: Tse (1994), *Flip bifurcation and chaos in three-state boost switching regulators*, IEEE Trans. Circuits Syst. I 41,
 16-23.

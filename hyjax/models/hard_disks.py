@@ -10,8 +10,8 @@ and at a wall, $q = r$ or $q = 1 - r$, the component of the velocity that leads 
 guards of pairs and $4N$ of walls. Energy and the volume of the phase space are conserved. Small errors grow exponentially: the
 Lyapunov exponents pair to zero, and two are zero, those along the flow and of the energy.
 
-Two collisions at one time are taken in turn if they are of different disks. Three disks that meet in one point are
-`simultaneous_guards`: their order matters. The domain is that in which no disks overlap and all are in the box.
+Two collisions at one time are taken in turn if they are of different disks. A disk that touches two others at
+one time is `simultaneous_guards`: their order matters. The domain is that in which no disks overlap and all are in the box.
 
 `gas(count)` makes the system of another number of disks, `gas(count, torus=True)` one on the unit torus, without walls, where a
 pair is that of the nearest images; `system` has eight in a box.

@@ -8,7 +8,8 @@ $$\ddot x_k = -\frac{g}{l}\,x_k, \qquad x_{k+1} - x_k + \delta = 0: \quad
   \dot x_{k+1}^+ = \dot x_{k+1} + \frac{(1 + e)\,m_k}{m_k + m_{k+1}}\,w, \qquad w = \dot x_k - \dot x_{k+1}$$
 
 The gaps separate the impacts: a ball is struck, flies on, and strikes the next. Equal elastic balls hand the velocity on
-whole. Without gravity, $g = 0$, the balls are a chain on a line, which drifts apart after finitely many impacts. Impacts of two
+whole. Without gravity, $g = 0$, the balls are a chain on a line, which drifts apart after finitely many
+impacts unless $e$ is small. Impacts of two
 different pairs at one time are taken in turn. One ball that is struck from both sides at one time is `simultaneous_guards`: what
 follows depends on the order. The domain is that in which no ball is beyond its neighbour.
 

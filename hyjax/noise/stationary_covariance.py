@@ -144,6 +144,10 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
         matrix, end = orbit.monodromy(), through.x
         radius = jnp.max(jnp.abs(eigenvalues(matrix)))
         stable = radius < 1 - float(jnp.finfo(x.dtype).eps) ** 0.5
+    elif not orbit.return_jacobian.shape[-2]:
+        # Of an orbit that was found without it.
+        matrix, end = orbit.step.jacobian(x, params, throw=False), at_own_jumps(through)
+        stable = jnp.max(jnp.abs(eigenvalues(matrix))) < 1
     else:
         matrix, stable, end = orbit.return_jacobian, orbit.spectral_radius < 1, at_own_jumps(through)
     # An unstable sum overflows: its lane of a batch is computed with zeros.

@@ -63,16 +63,20 @@ def test_ends_in_closed_form(kind):
 
 
 @pytest.mark.slow
-def test_the_end_from_the_other_side():
-    """Orbits that cross the surface and do not slide end at the same value as those that slide."""
-    system, _, x0, *_ = CASES["crossing-sliding"]
-    step = hj.ReturnMap(system, sequence=("fall", "-"), integrator=ROLLED)
+@pytest.mark.parametrize(
+    "kind, sequence, value, stop",
+    [("crossing-sliding", ("fall", "-"), 0.5, 1.5), ("adding-sliding", ("0", "+", "0"), 1.0, 0.5)],
+)
+def test_the_end_from_the_other_side(kind, sequence, value, stop):
+    """Orbits that cross the surface and do not slide, and orbits whose sliding arc is divided, end at the same values."""
+    system, _, x0, *_, exact = CASES[kind]
+    step = hj.ReturnMap(system, sequence=sequence, integrator=ROLLED)
     branch = hj.continuation(
-        hj.periodic_orbit(step, jnp.array(x0), jnp.array(0.5)), where=lambda p: p, stop=1.5, throw=False
+        hj.periodic_orbit(step, jnp.array(x0), jnp.array(value)), where=lambda p: p, stop=stop, throw=False
     )
     (point,) = branch.special_points
-    assert point.kind == "crossing-sliding"
-    assert_allclose(point.value, 1.0, rtol=0, atol=1e-12)
+    assert point.kind == kind
+    assert_allclose(point.value, exact, rtol=0, atol=1e-12)
 
 
 def up(t, x, p):

@@ -74,16 +74,16 @@ def test_lanes_and_failures():
     assert (both.result == hj.RESULTS.nonfinite).tolist() == [False, True]
 
 
-def test_modes_are_numbers():
-    """A ball's energy after each bounce: the largest. The modes are numbered as in `system.modes`."""
+def test_transitions_are_numbers():
+    """The largest speed of a ball after a bounce, and the transition of the last bounce: an index into `system.transitions`."""
     params, x0 = ball.Params(), jnp.array([1.0, 0.0])
     run = hj.simulate(
         ball.system, x0, params, mode="flight", t1=1.0, integrator=ROLLED,
-        record=((jnp.zeros(()), jnp.array(-1)), lambda value, event: (jnp.maximum(value[0], event.after[1]), event.target)),
+        record=((jnp.zeros(()), jnp.array(-1)), lambda value, event: (jnp.maximum(value[0], event.after[1]), event.transition)),
     )  # fmt: skip
-    speed, mode = run.recorded
+    speed, transition = run.recorded
     assert_allclose(speed, 0.8 * np.sqrt(2 * 9.81), rtol=1e-12)
-    assert mode == 0
+    assert transition == 0
 
 
 @pytest.mark.parametrize(

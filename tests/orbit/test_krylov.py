@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._testing import arnoldi, krylov_orbit
+from hyjax._testing import arnoldi, krylov_orbit, spread
 
 FINDER = optx.Newton(rtol=1e-12, atol=1e-12, linear_solver=lx.GMRES(rtol=1e-6, atol=1e-12))
 METHOD = hj.SingleShooting(root_finder=FINDER)
@@ -126,10 +126,53 @@ def test_eigenvalues_of_products():
     turn = np.linalg.qr(rng.normal(size=(n, n)))[0]
     matrix = jnp.asarray(turn @ block @ turn.T)
     exact = [0.9 + 0.3j, 0.9 - 0.3j, *values[2:8]]
-    found, _ = arnoldi(lambda v: matrix @ v, n, 8, 1e-10, jnp.float64)
-    assert_allclose(found, exact, rtol=0, atol=1e-9)
+    found = lambda product, count: arnoldi(product, spread(jnp.array(1), n, jnp.float64), count, 1e-10)[0]
+    assert_allclose(found(lambda v: matrix @ v, 8), exact, rtol=0, atol=1e-9)
     low = jnp.asarray(turn[:, :3] @ np.diag([0.5, -0.4, 0.1]) @ turn[:, :3].T)
-    found, _ = arnoldi(lambda v: low @ v, n, 5, 1e-10, jnp.float64)
-    assert_allclose(found, [0.5, -0.4, 0.1, 0, 0], rtol=0, atol=1e-12)
-    found, _ = arnoldi(lambda v: jnp.roll(v, 1), n, 3, 1e-10, jnp.float64)
-    assert np.all(np.isnan(found))
+    assert_allclose(found(lambda v: low @ v, 5), [0.5, -0.4, 0.1, 0, 0], rtol=0, atol=1e-12)
+    assert np.all(np.isnan(found(lambda v: jnp.roll(v, 1), 3)))
+
+
+def test_equal_eigenvalues_of_products():
+    """Where the Krylov space is invariant the method goes on with another vector: half of the identity has ten equal eigenvalues,
+    and a matrix that is twice one of rank two each eigenvalue twice."""
+    half = arnoldi(lambda v: 0.5 * v, spread(jnp.array(1), 60, jnp.float64), 10, 1e-10)[0]
+    assert_allclose(half, 0.5, rtol=1e-13)
+    twice = lambda v: jnp.concatenate(
+        [0.8 * v[:1], -0.6 * v[1:2], jnp.zeros(28), 0.8 * v[30:31], -0.6 * v[31:32], jnp.zeros(28)]
+    )
+    found = arnoldi(twice, spread(jnp.array(1), 60, jnp.float64), 5, 1e-10)[0]
+    assert_allclose(found, [0.8, 0.8, -0.6, -0.6, 0], rtol=0, atol=1e-12)
+
+
+def test_some_that_are_not_resolved():
+    """A circle of 400 equal moduli and a larger eigenvalue: that one comes first, and the others are NaN."""
+    n = 401
+    product = lambda v: jnp.append(jnp.roll(v[:-1], 1), 3.0 * v[-1])
+    found = arnoldi(product, spread(jnp.array(1), n, jnp.float64), 3, 1e-10)[0]
+    assert_allclose(found[0], 3.0, rtol=1e-12)
+    assert np.all(np.isnan(found[1:]))
+
+
+@pytest.mark.slow
+def test_lanes(chain, dense):
+    """Under `vmap` and `jit`, where a call may be differentiated later: the same multipliers. A vector field that captures the
+    differentiated number sees it."""
+    step, guess = chain
+    along = jax.jit(jax.vmap(lambda p: hj.periodic_orbit(step, guess, p, method=METHOD, throw=False)))
+    both = along(jnp.stack([KICK, 1.05 * KICK]))
+    assert np.all(both.stable)
+    assert_allclose(both.multipliers[0], dense.multipliers[:10], rtol=0, atol=1e-10)
+
+    def period(kick):
+        system = hammered(6)
+        (way,) = system.transitions
+        own = hj.HybridSystem(
+            system.modes, (hj.Transition("swing", "swing", way.guard, lambda t, x, p: way.reset(t, x, kick)),)
+        )
+        return hj.periodic_orbit(
+            hj.ReturnMap(own, sequence=("swing",), integrator=ROLLED), guess, None, method=METHOD
+        ).period
+
+    exact = jax.grad(lambda p: hj.periodic_orbit(step, guess, p).period)(KICK)
+    assert_allclose(jax.grad(period)(KICK), exact, rtol=1e-9)
