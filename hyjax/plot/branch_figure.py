@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._continuation.grazing import ENDS
 from .._results.labels import chosen_unit, named_params, units_of
 from .._system.where import leaf_names
 from .figure import COLOURS, GREY, open_axes, symbol, telling, unit, with_unit
@@ -193,8 +194,8 @@ def _line(branch: "Branch", coordinate: str) -> Line:
     rows = []
     for i in range(len(values)):
         rows.append((values[i], heights[i], bool(stable[i])))
-        # Points of a touch, such as grazing, lie beyond the ends.
-        between = [point for point in inside.get(i, ()) if point.touch is None]
+        # Grazing points and others at which a branch ends lie beyond the ends.
+        between = [point for point in inside.get(i, ()) if point.kind not in ENDS]
         for point in sorted(between, key=lambda point: abs(float(point.value) - values[i])):
             rows.append((float(point.value), heights_at(point, coordinate), bool(stable[i + 1])))
     values, heights, stable = (np.array(column) for column in zip(*rows, strict=True))
