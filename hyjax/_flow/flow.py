@@ -131,8 +131,7 @@ def _run(
     missed = (end.result == RESULTS.successful) & (end.event < 0)
     result = choose(missed, RESULTS.no_crossing, end.result)
     way = jnp.array(leaving or (-1,))[jnp.maximum(end.event, 0)]
-    transition, index = system.place(way)
-    index = jnp.full_like(way, -1) if index is None else index
+    transition, index = system.numbers(way)
     found = Impact(
         end.t, end.x, transition, index, end.guard_rate, end.steps, end.beyond, result, way, end.together, end.close
     )

@@ -90,21 +90,24 @@ def simulate(
     if times is not None and record is not True:
         raise ValueError("simulate: times= needs the arcs: simulate with record=True.")
     if not isinstance(record, bool):
-        record = _checked(record, system, x0)
+        record = _as_arrays(record)
     times = None if times is None else jnp.asarray(times, x0.dtype)
     found = run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, times, record)
     return raise_stop("simulate", found, found) if throw else found
 
 
-def _checked(record: Record, system: HybridSystem, x0: State) -> Record:
-    """The pair `(start, add)`, `start` as arrays. `ValueError` unless `add` returns what it is given."""
+def _as_arrays(record: Record) -> Record:
+    """The pair `(start, add)`, `start` as arrays. `ValueError` for anything else."""
     if not isinstance(record, tuple) or len(record) != 2 or not callable(record[1]):
         raise ValueError(
             f"simulate: record={record!r} must be True, False, or a pair (start, add) with a function add(value, event)."
         )
     start, add = record
-    start = jax.tree.map(jnp.asarray, start)
-    z = Automaton(system).pad(x0)
+    return jax.tree.map(jnp.asarray, start), add
+
+
+def _require_same_kind(start: PyTree, add: Callable[[PyTree, Event], PyTree], z: Padded) -> None:
+    """`ValueError` unless `add` returns what it is given. Looked at once for each program."""
     zero, whole = jnp.zeros((), z.dtype), jnp.array(0)
     after = jax.eval_shape(lambda value: add(value, Event(zero, z, z, "", "", whole, zero, whole)), start)
     kinds = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.name), tree)
@@ -113,7 +116,6 @@ def _checked(record: Record, system: HybridSystem, x0: State) -> Record:
             f"simulate: record=(start, add): add(value, event) must return what it is given, {kinds(start)}; it returns "
             f"{kinds(after)}."
         )
-    return start, add
 
 
 def raise_stop(name: str, found: Found, run: Trajectory) -> Found:
@@ -182,6 +184,8 @@ def run_simulation(
 def _simulate_end(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, value, add) -> Trajectory:
     """The trajectory without its arcs, and the value to which each jump adds."""
     plain = without_jacobian(integrator)
+    if add is not None:
+        _require_same_kind(value, add, z0)
 
     def run(inputs):
         automaton, z0, t0, t1, params, value = inputs
@@ -220,8 +224,7 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times
     t, z, *reals = varying
     starts, ends, x_starts, x_ends, rates = (nan_unless(rows_of(there, column), column) for column in reals)
     modes, ways = (jnp.where(there, column, -1) for column in integers)
-    transitions, indices = automaton.system.place(ways)
-    indices = jnp.full_like(ways, -1) if indices is None else indices
+    transitions, indices = automaton.system.numbers(ways)
     samples = None
     if times is not None:
         samples = samples_at(automaton, (starts, ends, x_starts, modes), times, params, integrator)
@@ -420,8 +423,7 @@ def end_of_simulation(
         now, k, value = carry
         after, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
         if add is not None:
-            transition, index = automaton.system.place(row.way)
-            index = jnp.full_like(row.way, -1) if index is None else index
+            transition, index = automaton.system.numbers(row.way)
             event = Event(row.end, row.x_end, after.z, "", "", transition, row.guard_rate, index)
             value = select(row.jumped, add(value, event), value)
         return after, k + row.jumped.astype(k.dtype), value

@@ -105,12 +105,13 @@ def follow_chain(
     params: Params,
     integrator: Integrators,
     before: Float[Array, "strides m"] | None = None,
-    order: int = 0,
+    order: int | None = 0,
 ) -> tuple[Chain, Float[Array, "strides m"]]:
     """All strides of an orbit: from `x`, each from the end of the previous one; or with `before`, each from `R(before[i])`.
 
     **Arguments:** `order`: how often the result can be differentiated with respect to `x` or `before` and the leaves `varied` of
-    the problem. The strides' derivatives are computed here once, and differentiation multiplies by them.
+    the problem. The strides' derivatives are computed here once, and differentiation multiplies by them. With `None` none is
+    computed, and differentiation goes through the strides.
 
     **Returns:** the chain, and the states before the jumps that *end* the strides.
     """
@@ -118,7 +119,11 @@ def follow_chain(
     def one(carry, y):
         t, x, result = carry
         x = x if y is None else problem.closing_jump(y, params, t)
-        passage, by, stride = expanded(*packed_stride(problem, t, x, params, integrator), order)
+        flow, packed = packed_stride(problem, t, x, params, integrator)
+        if order is None:
+            (passage, stride), by = flow(packed), None
+        else:
+            passage, by, stride = expanded(flow, packed, order)
         result = choose(result == RESULTS.successful, stride.result, result)
         return (t + passage.elapsed[-1], passage.end[problem.timed :], result), (t, x, passage, by)
 

@@ -20,15 +20,14 @@ from jaxtyping import Array, Complex, Float
 from .._flow.integrator import Integrators, rolled, with_adjoint, without_jacobian
 from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
-from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
-from .chain import Chain
+from .chain import follow_chain
 from .orbit import distance_from, orbit_of, PeriodicOrbit, Reached
 from .problem import Problem, shifts_phase
-from .shooting import AbstractShooting, largest_row, outcome
+from .shooting import AbstractShooting, outcome
 from .stride import run_stride
-from .verdict import in_family, judged, ROUNDING
+from .verdict import any_phase, in_family, judged
 
 # The multipliers of an orbit that is found without its Jacobian. Products are taken for them in rounds, up to a number.
 LEADING, ROUND, PRODUCTS = 10, 40, 320
@@ -53,33 +52,26 @@ def krylov_orbit(
 ) -> tuple[PeriodicOrbit, Reached]:
     """The orbit near a guess, and the last iterate. The unknowns are the pre-impact states of the strides. **Arguments:**
     `moving`: whether the orbit may be differentiated, for which the solver's steps are kept."""
-    problem, plain = (
-        Problem(system.hoisted(params, guess.dtype), sequence, strides),
-        rolled(without_jacobian(integrator)),
-    )
+    problem = Problem(system.hoisted(params, guess.dtype), sequence, strides)
+    plain = rolled(without_jacobian(integrator))
     along = rolled(with_adjoint(integrator, dfx.DirectAdjoint())) if moving else plain
 
     def gaps(before, what):
         problem, params = what
-        rows = _strides(problem, params, before, along)
-        _, _, _, _, ends, _, _ = rows
-        return ends[-1] - jnp.roll(before, -1, axis=0), rows
+        chain, ends = follow_chain(problem, None, params, along, before, order=None)
+        return ends - jnp.roll(before, -1, axis=0), chain
 
     start = without_tangents(_first_ends(problem, guess, params, plain))
     found = optx.root_find(
         gaps, method.root_finder, start, (problem, params), has_aux=True, max_steps=method.max_iterations, throw=False,
         adjoint=optx.ImplicitAdjoint(linear_solver=method.root_finder.linear_solver),  # pyright: ignore
     )  # fmt: skip
-    starts, nodes, elapsed, rates, ends, after, result = _strides(problem, params, found.value, along)
-    period = jnp.sum(elapsed[:, -1])
-    chain = Chain(
-        nodes, starts, found.value, ends, elapsed, after[-1], period, rates.reshape(-1), None,
-        result,  # pyright: ignore[reportArgumentType]
-    )  # fmt: skip
+    # The root finder returns the chain of the iterate before.
+    gap, chain = gaps(found.value, (problem, params))
     largest = jnp.maximum(jnp.max(jnp.abs(chain.before)), jnp.max(jnp.abs(guess)))
-    off = without_tangents(jnp.max(jnp.abs(ends[-1] - jnp.roll(found.value, -1, axis=0))))
+    off = without_tangents(jnp.max(jnp.abs(gap)))
     accept = method.acceptable(plain, guess.dtype)
-    code = outcome(off <= accept * largest, result)
+    code = outcome(off <= accept * largest, chain.result)
 
     still, x, of_params = without_tangents((problem, chain.nodes[0], params))
     close = 1e3 * sum(plain.tolerances(x.dtype))
@@ -87,12 +79,9 @@ def krylov_orbit(
     multipliers = values
     if shifts_phase(problem, params, x):
         product, begin = _product(still, x, of_params, plain, True)
-        # As in `orbit_multipliers`: a system that only seems to depend on time ends in the same state whenever it starts.
-        by_time, flow = product(jnp.zeros_like(begin).at[0].set(1)), still.system.mode(sequence[0]).vector_field
-        rounding = float(jnp.finfo(x.dtype).eps) ** ROUNDING
-        speed = jnp.max(jnp.abs(flow(jnp.zeros((), x.dtype), x, of_params)))
-        near_zero = rounding * (1 + largest_row(about)) * speed
-        same = (jnp.abs(by_time[0] - 1) <= rounding) & (jnp.max(jnp.abs(by_time[1:])) <= near_zero)
+        by_time = product(jnp.zeros_like(begin).at[0].set(1))
+        flow = still.system.mode(sequence[0]).vector_field(jnp.zeros((), x.dtype), x, of_params)
+        same = any_phase(by_time, about, flow)
         multipliers = jnp.where(same, values, arnoldi(product, begin, min(LEADING, x.size), close)[0])
     reached = without_tangents((chain.nodes, off, found.stats["num_steps"]))
     distance = distance_from(jax.lax.stop_gradient(guess), reached[0])
@@ -107,24 +96,6 @@ def krylov_orbit(
     of_user = Problem(system, sequence, strides)
     found = orbit_of(of_user, chain, no_jacobian, params, integrator, multipliers, residual, reached[2], code, distance)
     return found, reached
-
-
-def _strides(problem: Problem, params: Params, before: Float[Array, "strides m"], integrator: Integrators):
-    """All strides, each from its jump: their times, states and durations, the rates of guards, the ends of
-    arcs, the states after, and the first code."""
-
-    def one(carry, y):
-        t, result = carry
-        x = problem.closing_jump(y, params, t)
-        stride = run_stride(problem.system, t, x, params, problem.sequence, integrator)
-        elapsed = jnp.stack([*(impact.t - t for impact in stride.impacts[:-1]), stride.time])
-        result = choose(result == RESULTS.successful, stride.result, result)
-        row = t, x, elapsed, stride.guard_rates, tuple(impact.x for impact in stride.impacts), stride.x
-        return (t + stride.time, result), row
-
-    start = jnp.zeros((), before.dtype), RESULTS.successful
-    (_, result), rows = jax.lax.scan(one, start, before)
-    return *rows, result
 
 
 def _first_ends(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides m"]:

@@ -97,12 +97,19 @@ def orbit_multipliers(
         return values
     t, around = jnp.zeros((), x.dtype), problem.sequence * problem.strides
     matrix = timed_jacobian(problem.system, t, x, params, around, integrator)
-    by_time, by_state = matrix[1:, 0], matrix[1:, 1:]
     flow = problem.system.mode(problem.sequence[0]).vector_field(t, x, params)
-    close = float(jnp.finfo(x.dtype).eps) ** ROUNDING * (1 + largest_row(by_state)) * jnp.max(jnp.abs(flow))
+    return jnp.where(any_phase(matrix[:, 0], matrix[1:, 1:], flow), values, eigenvalues(matrix)[:-1])
+
+
+def any_phase(by_time: Float[Array, " 1+n"], by_state: Float[Array, "k k"], flow: State) -> Flag:
+    """Whether the next lap is the same at whatever phase it begins: by the derivative of time and state after a lap with respect
+    to the time of its start. `by_state`: the Jacobian with respect to the state, or its part in a Krylov space. `flow`: the rate
+    of the state."""
+    rounding = float(jnp.finfo(by_time.dtype).eps) ** ROUNDING
+    close = rounding * (1 + largest_row(by_state)) * jnp.max(jnp.abs(flow))
     # Also the next event's time has to be later by as much as the start.
-    later = jnp.abs(matrix[0, 0] - 1) <= float(jnp.finfo(x.dtype).eps) ** ROUNDING
-    return jnp.where(later & (jnp.max(jnp.abs(by_time)) <= close), values, eigenvalues(matrix)[:-1])
+    later = jnp.abs(by_time[0] - 1) <= rounding
+    return later & (jnp.max(jnp.abs(by_time[1:])) <= close)
 
 
 def in_family(multipliers: Complex[Array, " n"]) -> Flag:

@@ -386,6 +386,11 @@ class HybridSystem(eqx.Module):
         found = jnp.where(way[..., None] < 0, -1, jnp.asarray(self.ways)[jnp.maximum(way, 0)])
         return found[..., 0], found[..., 1]
 
+    def numbers(self, way: Int[Array, "..."]) -> tuple[Int[Array, "..."], Int[Array, "..."]]:
+        """The transition of a way and the number in its family, or -1; -1 for way -1."""
+        transition, member = self.place(way)
+        return transition, jnp.full_like(way, -1) if member is None else member
+
     def way_number(self, transition: Int[Array, "..."], member: Int[Array, "..."]) -> Int[Array, "..."]:
         """The number in `ways` of a transition and the number of a member of its family; -1 for the transition -1."""
         if not self.families:

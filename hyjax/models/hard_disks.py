@@ -64,23 +64,27 @@ def fly(t, x, params):
 
 
 def gaps(t, x, params):
-    """The squared distance of each pair less that of contact."""
-    q, _ = parts(x)
-    first, second = pairs(len(q))
-    apart = q[second] - q[first]
-    return jnp.sum(apart**2, axis=1) - 4 * params.radius**2
+    return squares(x, straight) - 4 * params.radius**2
 
 
 def gaps_on_the_torus(t, x, params):
-    q, _ = parts(x)
-    first, second = pairs(len(q))
-    apart = nearest(q[second] - q[first])
-    return jnp.sum(apart**2, axis=1) - 4 * params.radius**2
+    return squares(x, nearest) - 4 * params.radius**2
+
+
+def straight(apart):
+    return apart
 
 
 def nearest(apart):
     """Between the nearest images on the unit torus."""
     return apart - jnp.round(apart)
+
+
+def squares(x, between):
+    """The squared distance of each pair."""
+    q, _ = parts(x)
+    first, second = pairs(len(q))
+    return jnp.sum(between(q[second] - q[first]) ** 2, axis=1)
 
 
 def clearances(t, x, params):
@@ -94,7 +98,7 @@ def free(t, x, params):
 
 
 def collide(t, x, params, k):
-    return struck(x, k, lambda apart: apart)
+    return struck(x, k, straight)
 
 
 def collide_on_the_torus(t, x, params, k):
