@@ -49,9 +49,11 @@ def krylov_orbit(
     integrator: Integrators,
     near: Scalar,
     moving: bool,
+    origin: State | None = None,
 ) -> tuple[PeriodicOrbit, Reached]:
     """The orbit near a guess, and the last iterate. The unknowns are the pre-impact states of the strides. **Arguments:**
-    `moving`: whether the orbit may be differentiated, for which the solver's steps are kept."""
+    `moving`: whether the orbit may be differentiated, for which the solver's steps are kept. `origin`: the state from which the
+    orbit's distance is measured; by default the guess."""
     problem = Problem(system.hoisted(params, guess.dtype), sequence, strides)
     plain = rolled(without_jacobian(integrator))
     along = rolled(with_adjoint(integrator, dfx.DirectAdjoint())) if moving else plain
@@ -84,7 +86,7 @@ def krylov_orbit(
         same = any_phase(by_time, about, flow)
         multipliers = jnp.where(same, values, arnoldi(product, begin, min(LEADING, x.size), close)[0])
     reached = without_tangents((chain.nodes, off, found.stats["num_steps"]))
-    distance = distance_from(jax.lax.stop_gradient(guess), reached[0])
+    distance = distance_from(jax.lax.stop_gradient(guess if origin is None else origin), reached[0])
     code = judged(
         problem, chain, about, params, plain, code, accept=accept, size=jnp.max(jnp.abs(guess)),
         closing=_largest_row_of_jump(still, without_tangents(chain.before[0]), of_params), singular=in_family(values),

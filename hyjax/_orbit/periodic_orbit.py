@@ -54,7 +54,7 @@ def periodic_orbit(
     or with `lineax.BiCGStab`, makes no Jacobian: for states of hundreds of coordinates. Then `return_jacobian` has no rows, and
     `multipliers` are the ten of largest modulus by Arnoldi's method; of equal ones it may find one. A multiplier is NaN where the
     method does not resolve it in 320 products, and all are where the call is differentiated; the spectral radius then is NaN, and
-    `stable` false. The other numbers are differentiable as ever.
+    `stable` false. The other numbers are differentiable as ever. By a section the sequence of modes is that of the guess.
     With `throw`, a `SolveError` states code, residual and last iterate. `ValueError` for arguments of a wrong shape or dtype, or
     that are not finite.
 
@@ -78,11 +78,6 @@ def periodic_orbit(
     if not isinstance(near, jax.core.Tracer) and not near >= 0:
         raise ValueError(
             f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
-        )
-    if step.sequence is None and is_matrix_free(method):
-        raise ValueError(
-            "periodic_orbit: a Krylov method needs a map along a sequence, ReturnMap(system, sequence=...): that of the modes "
-            "that a simulation passes."
         )
     if step.sequence is None:
         orbit, reached = orbit_of_section(step, guess, params, method, jnp.asarray(near, guess.dtype))

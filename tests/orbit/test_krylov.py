@@ -111,9 +111,27 @@ def test_what_fails(chain):
         step, guess, KICK, method=hj.SingleShooting(root_finder=FINDER, max_iterations=1), throw=False
     )
     assert lost.result == hj.RESULTS.orbit_not_converged and np.isnan(lost.period)
-    by_section = hj.ReturnMap(step.system, section=hj.Section("swing", lambda t, x, p: -x[0]))
-    with pytest.raises(ValueError, match="needs a map along a sequence"):
-        hj.periodic_orbit(by_section, guess, KICK, method=METHOD)
+
+
+@pytest.mark.medium
+def test_by_a_section(chain, dense):
+    """From section to section, where the first mass passes a place on the orbit downward: of the system with the passage as a
+    transition, the orbit's period and multipliers. The guess is off the section."""
+    step, _ = chain
+    k = 40
+    states = dense.sample(100)[0].x
+    level = float(states[k, 0])
+    sign = 1.0 if float(states[k + 1, 0]) < level else -1.0
+    surface = lambda t, x, p: sign * (x[0] - level)
+    by_section = hj.ReturnMap(step.system, section=hj.Section("swing", surface), integrator=ROLLED)
+    guess = states[k].at[0].add(1e-4)
+    found = hj.periodic_orbit(by_section, guess, KICK, method=METHOD)
+    assert found.result == hj.RESULTS.successful and found.return_jacobian.shape == (0, 12)
+    assert_allclose(found.period, dense.period, rtol=1e-11)
+    assert_allclose(found.multipliers, dense.multipliers[:10], rtol=0, atol=1e-9)
+    assert_allclose(surface(0.0, found.x, KICK), 0, atol=1e-12)
+    # The distance is from the guess, not from its place on the section.
+    assert 5e-5 < float(found.distance) < 1e-2
 
 
 def test_eigenvalues_of_products():
