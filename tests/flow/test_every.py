@@ -9,6 +9,7 @@ from scipy.linalg import expm
 from systems import ROLLED
 
 import hyjax as hj
+from hyjax.models import buck_converter as buck
 
 GAINS, PERIOD = np.array([1.0, 1.5]), 0.4
 
@@ -222,3 +223,28 @@ def test_the_longest_sampling_time():
     branch = hj.continuation(orbit, where=of_parameter, stop=1.5)
     (flip,) = [point for point in branch.special_points if "period" in str(point.kind) or "flip" in str(point.kind)]
     assert_allclose(flip.value, 4 / 3, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_the_flips_of_the_buck_converter():
+    """A modulator of pulses that turns the switch off at the ticks: the period doubles at 24.51657282856338 V, and that of the
+    doubled period at 31.11790200677098 V. Digits from a computation with closed forms in 50 digits, independent of this library;
+    1e-9, because a multiplier of the double period is good to 1e-11, and moves by 0.1 in a volt."""
+    values = buck.Params()
+    names, switched = ("v", "i", "ramp"), lambda on: lambda t, x, e: buck.circuit(x, values, on * e)
+    system = hj.HybridSystem(
+        {"off": hj.Mode(switched(0.0), names), "on": hj.Mode(switched(1.0), names)},
+        (
+            hj.Transition("off", "on", lambda t, x, e: buck.control(x, values) - x[2], lambda t, x, e: x),
+            hj.every(0.4, lambda t, x, e: x.at[2].set(values.ramp_low), source="on", target="off"),
+        ),
+    )
+    step = hj.ReturnMap(system, sequence=("off", "on"), integrator=ROLLED)
+    for count, guess, (start, stop), exact in (
+        (1, [12.02, 0.606, 3.8], (24.0, 25.0), 24.51657282856338),
+        (2, [12.0786, 0.5519, 3.8], (28.0, 32.0), 31.11790200677098),
+    ):
+        orbit = hj.periodic_orbit(step.repeated(count), jnp.array(guess), jnp.array(start))
+        branch = hj.continuation(orbit, where=lambda e: e, stop=stop, throw=False)
+        (flip,) = [point for point in branch.special_points if "doubling" in str(point.kind)]
+        assert_allclose(flip.value, exact, rtol=1e-9)
