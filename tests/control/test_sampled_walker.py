@@ -104,3 +104,28 @@ def test_it_walks_on(gait, loop):
     regulated, passive = run(params), run(PASSIVE)
     last = lambda run: run.x_starts[int(run.jumps) - int(run.jumps) % 2, 0]
     assert abs(last(regulated) - gait.x[0]) < 1e-6 < 1e-3 < abs(last(passive) - gait.x[0])
+
+
+@pytest.mark.medium
+def test_a_kalman_filter_beside_the_regulator(gait, loop):
+    """Both angles are measured eight times in two strides, with a deviation of 1e-3, and the walker is regulated on. Where every
+    measurement is as expected, the filter's mean is the run, and its covariance that of the least squares of all measurements:
+    M L (1 + L' (sum of H' H / v) L)^-1 L' M', with H and M the derivatives of the run by its start, by autodiff."""
+    params, _ = loop
+    times, variance = 0.9 * jnp.arange(1.0, 9.0), 1e-6
+    along = dict(mode="early", max_jumps=6, integrator=ROLLED)
+    states = jax.jit(lambda x: hj.simulate(SYSTEM, x, params, t1=7.3, times=times, **along).samples.x)
+    # What is held and the time since the strike are known.
+    root = jnp.eye(6)[:, :4] * jnp.array([0.02, 0.02, 0.05, 0.05])
+    moves = np.asarray(jax.jacfwd(lambda s: states(gait.x + root @ s))(jnp.zeros(4)))
+    information = np.eye(4) + sum(h.T @ h for h in moves[:, [0, 2]]) / variance
+    expected = moves[-1] @ np.linalg.solve(information, moves[-1].T)
+    run = states(gait.x)
+    found = hj.noise.kalman_filter(
+        SYSTEM, gait.x, root @ root.T, params, times=times, measurements=run[:, jnp.array([0, 2])],
+        observe=lambda t, x, p: x[jnp.array([0, 2])], measurement_noise=variance * jnp.eye(2), **along,
+    )  # fmt: skip
+    assert_allclose(found.means, run, rtol=0, atol=1e-9)
+    assert_allclose(found.covariances[-1], expected, rtol=0, atol=1e-6 * np.max(expected))
+    # The filter knows the velocities from the angles, and has what the gait forgets.
+    assert np.sqrt(expected[3, 3]) < 0.05 / 4
