@@ -101,7 +101,7 @@ def orbit_multipliers(
     return jnp.where(any_phase(matrix[:, 0], matrix[1:, 1:], flow), values, eigenvalues(matrix)[:-1])
 
 
-def any_phase(by_time: Float[Array, " 1+n"], by_state: Float[Array, "k k"], flow: State) -> Flag:
+def any_phase(by_time: Float[Array, " timed"], by_state: Float[Array, "k k"], flow: State) -> Flag:
     """Whether the next lap is the same at whatever phase it begins: by the derivative of time and state after a lap with respect
     to the time of its start. `by_state`: the Jacobian with respect to the state, or its part in a Krylov space. `flow`: the rate
     of the state."""
