@@ -25,6 +25,7 @@ from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
 from .chain import Chain
 from .implicit import closed_orbit, KnownOrbit
+from .krylov import is_matrix_free, krylov_orbit
 from .multipliers import eigenvalues
 from .orbit import orbit_of, PeriodicOrbit, Reached, run_orbit
 from .problem import Problem
@@ -49,8 +50,11 @@ def run_one_orbit(
     near: Scalar,
     origin: State | None = None,
 ) -> tuple[PeriodicOrbit, Reached]:
-    """`run_orbit`, compiled for one orbit."""
+    """`run_orbit`, compiled for one orbit; `krylov_orbit` for a method without a Jacobian."""
     along = sequence, strides
+    if is_matrix_free(method):
+        moving = is_traced((params, system)) or captures(system, params, guess.dtype)
+        return krylov_orbit(system, guess, params, *along, method, integrator, near, moving, origin=origin)
     known = known_values((params, guess, method, near))
     if known is None or is_traced((known, system, integrator, origin)) or captures(system, params, guess.dtype):
         return _compiled(system, guess, params, *along, method, integrator, near, origin=origin)

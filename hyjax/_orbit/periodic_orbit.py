@@ -10,10 +10,8 @@ from jaxtyping import Array, Float
 from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
-from .._results.shown import is_traced
 from .._system.types import Params, State
-from .krylov import is_matrix_free, krylov_orbit
-from .one_orbit import captures, run_one_orbit
+from .one_orbit import run_one_orbit
 from .orbit import PeriodicOrbit, Reached
 from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
@@ -96,11 +94,6 @@ def periodic_orbit(
     else:
         system, _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
     near = jnp.asarray(near, guess.dtype)
-    if is_matrix_free(method):
-        along = step.sequence, strides
-        moving = is_traced((params, system)) or captures(system, params, guess.dtype)
-        orbit, reached = krylov_orbit(system, guess, params, *along, method, integrator, near, moving)
-        return _raise_failure(orbit, reached) if throw else orbit
     orbit, reached = run_one_orbit(system, guess, params, step.sequence, strides, method, integrator, near)
     return _raise_failure(orbit, reached) if throw else orbit
 

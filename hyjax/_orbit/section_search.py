@@ -26,7 +26,7 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem, Transition, unchanged
 from .._system.types import Params, Scalar, State, Time
-from .krylov import is_matrix_free, krylov_orbit
+from .krylov import is_matrix_free
 from .one_orbit import run_one_orbit
 from .orbit import PeriodicOrbit, Reached
 from .orbit_register import FixedPoint
@@ -158,17 +158,15 @@ def orbit_of_section(
             "vmap or grad. Give orbit.step of an orbit found before."
         )
     step, section_map, params = _prepared("periodic_orbit", step, (guess,), params)
-    there, copies = on_section(step.system, section_map.section)
-    inner = _on_copies(step, copies)
     if is_matrix_free(method):
         start = _onto_surface(section_map.section, guess, params)
-        sequence = _sequence_from(step, copies, start, params)
-        return krylov_orbit(there, start, params, sequence, 1, method, inner, near, False, origin=guess)
-    *_, fine = stage_limits(method, section_map.integrator, guess.dtype)
-    found = _solve(section_map, params, step.strides, method, guess[None], fine)
-    found = jax.tree.map(lambda leaf: leaf[0], found)
-    start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
-    sequence = _sequence_from(step, copies, start, params)
+    else:
+        *_, fine = stage_limits(method, section_map.integrator, guess.dtype)
+        found = _solve(section_map, params, step.strides, method, guess[None], fine)
+        found = jax.tree.map(lambda leaf: leaf[0], found)
+        start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
+    there, copies = on_section(step.system, section_map.section)
+    sequence, inner = _sequence_from(step, copies, start, params), _on_copies(step, copies)
     return run_one_orbit(there, start, params, sequence, 1, method, inner, near, origin=guess)
 
 

@@ -201,10 +201,11 @@ def test_derivatives_of_determinants(rank):
 # Failure, batches, devices
 
 
-def test_singular_and_broken_lanes():
+@pytest.mark.parametrize("n", [4, 130])
+def test_singular_and_broken_lanes(n):
     """Singular: not finite, and no exception. Neighbours are what they are without, to the last bit."""
     rng = np.random.default_rng(6)
-    matrices, right = random(rng, 9, 4, 4), random(rng, 9, 4)
+    matrices, right = random(rng, 9, n, n), random(rng, 9, n)
     broken = matrices.copy()
     broken[2], broken[4, 1, 1], broken[6], broken[7, 0, 0] = 0, np.nan, 1.0, np.inf
     bad = np.isin(np.arange(9), [2, 4, 6, 7])
