@@ -69,8 +69,8 @@ class PeriodicOrbit(Shown):
 
     x: State
     period: Scalar
-    multipliers: Complex[Array, " n"]
-    return_jacobian: Matrix
+    multipliers: Complex[Array, " multipliers"]
+    return_jacobian: Float[Array, "rows n"]
     residual: Scalar
     guard_rates: Float[Array, " arcs"]
     nodes: Float[Array, "strides n"]
@@ -167,7 +167,7 @@ class PeriodicOrbit(Shown):
 def orbit_of(
     problem: Problem,
     chain: Chain,
-    jacobian: Matrix,
+    jacobian: Float[Array, "rows n"],
     params: Params,
     integrator: Integrators,
     multipliers: Array,

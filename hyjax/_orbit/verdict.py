@@ -40,7 +40,7 @@ ROUNDING = 0.6
 def judged(
     problem: Problem,
     chain: Chain,
-    jacobian: Matrix,
+    jacobian: Float[Array, "k k"],
     params: Params,
     integrator: Integrators,
     result: RESULTS,
