@@ -7,7 +7,8 @@ every event changes all states. Simulated without a record of the arcs, one netw
 
 The loop in NumPy integrates any vector field, as hyjax does: steps of Dormand and Prince of order 5 with an adaptive length, and
 steps shortened by the secant method onto the threshold. Its tolerance is the largest at which its spike times are as accurate as
-hyjax's. The errors are those of the last spike time, against the closed form of the flow between spikes, in extended precision.
+hyjax's. Where eventax is installed (`pip install eventax`), it integrates the same network with the same solver and tolerance.
+The errors are those of the last spike time, against the closed form of the flow between spikes, in extended precision.
 """
 
 import argparse
@@ -23,6 +24,7 @@ jax.config.update("jax_enable_x64", True)
 import diffrax as dfx  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+import optimistix as optx  # noqa: E402
 
 import hyjax as hj  # noqa: E402
 from hyjax.models import pulse_coupled_neurons as model  # noqa: E402
@@ -91,6 +93,59 @@ def loop(v: np.ndarray, spikes: int, tolerance: float) -> float:
     return t
 
 
+def by_eventax(v0: np.ndarray, spikes: int, tolerance: float):
+    """The network in eventax: a program for the time of the last spike, or `None` where eventax is not installed."""
+    try:
+        from eventax.evnn import EvNN
+        from eventax.neuron_models.base_model import NeuronModel
+    except ImportError:
+        return None
+    n = len(v0)
+
+    class Neurons(NeuronModel):
+        def __init__(self, key, n_neurons, in_size, wmask, dtype):
+            super().__init__(dtype=dtype)
+
+        def init_state(self, n_neurons):
+            return jnp.asarray(v0)
+
+        def dynamics(self, t, y, args):
+            return DRIVE - y
+
+        def spike_condition(self, t, y, **_):
+            return y - 1
+
+        def input_spike(self, y, from_idx, to_idx, valid_mask):
+            return y + COUPLING / n
+
+        def reset_spiked(self, y, spiked_mask):
+            # The pulse that follows is not for the neuron that fired.
+            return jnp.where(spiked_mask, -COUPLING / n, y)
+
+    far = exact(v0, spikes + 1)[0] + 1
+    network = EvNN(
+        Neurons, n, float(far), 1, key=jax.random.key(0), wmask=jnp.ones((n + 1, n)), solver=dfx.Dopri5(), max_event_steps=2,
+        stepsize_controller=dfx.PIDController(tolerance, tolerance), root_finder=optx.Newton(1e-13, 1e-13), solver_stepsize=1e-3,
+        dtype=jnp.float64,
+    )  # fmt: skip
+
+    @jax.jit
+    def last_spike():
+        def more(carry):
+            return carry[0] < spikes
+
+        def one(carry):
+            count, last, state, buffer = carry
+            t, fired, state, buffer = network(state, buffer)
+            any_fired = jnp.any(fired)
+            return count + any_fired, jnp.where(any_fired, t, last), state, buffer
+
+        start = jnp.array(0), jnp.array(0.0), network.init_state(), network.init_buffer(jnp.full((1, 1), jnp.inf))
+        return jax.lax.while_loop(more, one, start)[1]
+
+    return last_spike
+
+
 def quickest(run, rounds: int = 5) -> float:
     times = []
     for _ in range(rounds):
@@ -141,6 +196,13 @@ def main() -> None:
         other = quickest(lambda v0=v0, fewer=fewer, tolerance=tolerance: loop(v0, fewer, tolerance), 2)
         own, rate = given.spikes / seconds, fewer / other
         print(f"{n:8}{own:12.0f}{ours:10.1e}{rate:12.0f}{theirs:10.1e}{own / rate:8.1f}{compiling:9.1f}", flush=True)
+        peer = by_eventax(v0, fewer, given.rtol)
+        if peer is not None:
+            began = time.process_time()
+            error = abs(float(peer()) - short)
+            compiling = time.process_time() - began
+            rate = fewer / quickest(lambda peer=peer: peer().block_until_ready(), 2)
+            print(f"{'eventax':>30}{rate:12.0f}{error:10.1e}{own / rate:8.1f}{compiling:9.1f}", flush=True)
 
 
 if __name__ == "__main__":

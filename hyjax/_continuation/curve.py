@@ -148,11 +148,6 @@ def tangent_to(jacobian: Float[Array, "k unknowns"], along: Float[Array, " unkno
     return jnp.where(tangent @ along < 0, -tangent, tangent)
 
 
-def _length(tangent: Float[Array, " unknowns"], growth: Scalar) -> Scalar:
-    """Length of the unit tangent, with the state in units of its present size, which is `growth` times the size at the start."""
-    return jnp.sqrt(jnp.sum((tangent[:-1] / jnp.maximum(growth, 1)) ** 2) + tangent[-1] ** 2)
-
-
 def joined(v0: Array, tangent0: Array, v1: Array, tangent1: Array) -> Flag:
     """Whether two points may lie on one smooth curve with these unit tangents: their chord has the direction between the
     tangents.
@@ -220,7 +215,9 @@ def follow_curve(
         beyond = good & ~landing & ~first & ((root.y[-1] > high) | (root.y[-1] < low))
         kept = good & ~beyond
         factor = jnp.clip(2.0 ** ((5.0 - root.iterations) / 3), 0.5, 2.0)
-        longest = method.max_step / _length(tangent, jnp.max(jnp.abs(root.y[:-1])) / size)
+        # The unit tangent, with the state in units of its present size, if that has grown.
+        growth = jnp.maximum(jnp.max(jnp.abs(root.y[:-1])) / size, 1)
+        longest = method.max_step / jnp.sqrt(jnp.sum((tangent[:-1] / growth) ** 2) + tangent[-1] ** 2)
         longer = jnp.where(first, h, jnp.minimum(h * factor, longest))
         h = jnp.where(kept, longer, jnp.where(beyond, h, h / 2))
         # A step onto the bound that fails is tried again from a point nearer to the bound.

@@ -14,16 +14,12 @@ from .._results.working import warn
 from .._system.every import Clock
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
-from .choices import jumps_of
+from .choices import is_key, jumps_of
 from .integrator import Integrators
 
 
 def _concrete(leaf) -> bool:
     return eqx.is_array_like(leaf) and not isinstance(leaf, jax.core.Tracer)
-
-
-def _is_key(leaf) -> bool:
-    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def check_params(params: Params) -> Params:
@@ -33,7 +29,7 @@ def check_params(params: Params) -> Params:
     """
     leaves, structure = jax.tree.flatten(params)
     for k, leaf in enumerate(leaves):
-        if _concrete(leaf) and not _is_key(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
+        if _concrete(leaf) and not is_key(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
             path, _ = jax.tree_util.tree_leaves_with_path(params)[k]
             name = jax.tree_util.keystr(path).lstrip(".") or "params"
             raise ValueError(f"params: {name} = {leaf} is not finite. Give a finite number.")

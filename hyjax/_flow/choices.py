@@ -55,7 +55,7 @@ def jumps_of(
     nowhere, kinds = ("unknown", 0), [each.dtype for each in program.out_avals]
     if len(kinds) != 1 or not jnp.issubdtype(kinds[0], jnp.floating) or not _may_jump(program.jaxpr, nowhere):
         return []
-    if any(_is_drawn(leaf) for leaf in (*rest, *program.consts)) or _opaque(program.jaxpr):
+    if any(is_key(leaf) for leaf in (*rest, *program.consts)) or _opaque(program.jaxpr):
         return []
     draw = np.random.default_rng(0)
     inputs = [_known(leaf, draw) for leaf in rest]
@@ -116,7 +116,8 @@ def _kept(count: int) -> np.ndarray:
     return np.unique(np.linspace(0, max(count - 1, 0), _MOST_CHOICES).astype(int)) if count else np.zeros(0, int)
 
 
-def _is_drawn(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf holds keys of random numbers."""
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 

@@ -60,10 +60,6 @@ def _taylor(tau: Scalar, x: Array, first: Array, second: Array) -> Array:
     return x + tau * (first + tau / 2 * second)
 
 
-def _straight(field: Callable, tau: Scalar, point: Point, args: PyTree) -> Point:
-    return jax.tree.map(lambda x, rate: x + tau * rate, point, field(point, args))
-
-
 @flow_instant.def_jvp
 def _flow_instant_jvp(primals, tangents):
     field, tau, point, args, forward_only = primals
@@ -113,7 +109,8 @@ def _time_to_surface(field: Callable, guard: Callable, point: Point, args: PyTre
         return batched_like(here, (field, guard, point, args))
     # Hazard: JAX drops custom rules when it hoists loop-invariant operations out of a scan that is differentiated in reverse.
     # This Newton step, minus its value, keeps the first derivative correct where the rule below is dropped.
-    value, rate = jax.jvp(lambda tau: guard(_straight(field, tau, point, args), args), (here,), (jnp.ones_like(here),))
+    straight = lambda tau: jax.tree.map(lambda x, rate: x + tau * rate, point, field(point, args))
+    value, rate = jax.jvp(lambda tau: guard(straight(tau), args), (here,), (jnp.ones_like(here),))
     step = (stop_gradient(value) - value) / stop_gradient(rate)
     return batched_like(jnp.where(jnp.isfinite(step), step, 0), (field, guard, point, args))
 

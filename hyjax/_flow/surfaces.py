@@ -1,6 +1,7 @@
 """The guards and the domain of a mode as functions of time and state: values, rates along the flow, rounding errors."""
 
 import dataclasses
+import functools as ft
 import math
 from collections.abc import Callable, Sequence
 
@@ -276,9 +277,10 @@ def _own_rounding(values: Float[Array, "points guards"]) -> Guards:
     but the roundings of those may lie on a line.
     """
     values = values.reshape(len(SCALES), len(LINE), -1)
-    values = values - values[:, :1]
-    left = jnp.max(jnp.abs(jnp.einsum("jk,ikg->ijg", OFF_CUBIC.astype(values.dtype), values)), axis=1)
-    spread = jnp.max(jnp.abs(values), axis=1)
+    moved = [values[:, k] - values[:, 0] for k in range(1, len(LINE))]
+    # Written out: XLA on a CPU hands sums and maxima over an axis this short to a library that takes five times as long.
+    off = [sum(weight * each for weight, each in zip(row[1:].tolist(), moved, strict=True)) for row in OFF_CUBIC]
+    left, spread = (ft.reduce(jnp.maximum, map(jnp.abs, each)) for each in (off, moved))
     coarse, fine = left[:-1], left[1:]
     alike = (coarse <= 8 * fine) & (fine <= 8 * coarse)
     noise = 64 * jnp.where(alike & (16 * coarse <= spread[:-1]), coarse, 0)

@@ -249,14 +249,9 @@ def _executed(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        line = next(
-            (
-                f", line {each.lineno}"
-                for each in reversed(traceback.extract_tb(error.__traceback__))
-                if _is(each, path)
-            ),
-            "",
-        )
+        frames = reversed(traceback.extract_tb(error.__traceback__))
+        own = (f", line {each.lineno}" for each in frames if Path(each.filename).name == path.name)
+        line = next(own, "")
         raise Misuse(
             f"{path}{line}: the file cannot be executed: {type(error).__name__}: {error}. Correct the file; python {path} shows "
             "the whole error."
@@ -267,7 +262,3 @@ def _executed(path: Path) -> ModuleType:
 
         cloudpickle.register_pickle_by_value(module)
     return module
-
-
-def _is(frame: traceback.FrameSummary, path: Path) -> bool:
-    return Path(frame.filename).name == path.name

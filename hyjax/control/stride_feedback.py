@@ -121,12 +121,9 @@ class StrideFeedback(Shown):
         if strides < 1:
             raise ValueError(f"simulate: strides={strides} must be at least 1.")
         found = _simulate(self, x, strides, closed)
-        return raise_failure("StrideFeedback.simulate", found, _of_last(found.result)) if throw else found
-
-
-def _of_last(result: RESULTS) -> RESULTS:
-    """The code of the last stride: of the first that failed, if one did."""
-    return jax.tree.map(lambda codes: codes[-1], result)
+        # The code of the last stride is that of the first that failed, if one did.
+        last = jax.tree.map(lambda codes: codes[-1], found.result)
+        return raise_failure("StrideFeedback.simulate", found, last) if throw else found
 
 
 @long_run

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from .._numerics.elimination import SMALL, solver
 from .._numerics.trees import select
-from .._system.types import Count, Flag, Matrix, State, Time
+from .._system.types import Count, Flag, Scalar, State, Time
 
 if TYPE_CHECKING:
     from typing import ClassVar as AbstractClassVar
@@ -90,12 +91,22 @@ class AbstractOneArraySolver(dfx.AbstractAdaptiveSolver):
         return dense["y1"], error, dense, (f_after, memory), result
 
 
-def linearized(field: Field, t: Time, x: State) -> tuple[Matrix, State]:
-    """The Jacobian of the vector field by the state, and its derivative by the time, in one pass of `n + 1` tangents."""
-    basis = jnp.eye(x.size + 1, dtype=x.dtype)
-    push = lambda dt, dx: jax.jvp(field, (t, x), (dt.astype(t.dtype), dx))[1]
+def divided_by(field: Field, t: Time, x: State, scale: Scalar) -> tuple[Callable[[State], State], State]:
+    r"""The map $b \mapsto (I - s\,D_xf)^{-1}\,b$ with one factorization, and the derivative of the field by the time.
+
+    Its derivatives contain those of the matrix times a solution. For a long state this product is a derivative of the field
+    along the solution, and not a product with the matrix, whose derivatives would be those of all its columns.
+    """
+    there, basis = (t, x), jnp.eye(x.size + 1, dtype=x.dtype)
+    if x.size > SMALL:
+        there = jax.lax.stop_gradient(there)
+    push = lambda dt, dx: jax.jvp(field, there, (dt.astype(t.dtype), dx))[1]
     columns = jax.vmap(push, out_axes=1)(basis[:, 0], basis[:, 1:])
-    return columns[:, 1:], columns[:, 0]
+    matrix, drift = jnp.eye(x.size, dtype=x.dtype) - scale * columns[:, 1:], columns[:, 0]
+    if x.size <= SMALL:
+        return solver(matrix), drift
+    product = lambda u: u - scale * jax.jvp(lambda x: field(t, x), (x,), (u,))[1]
+    return solver(matrix, product), jax.jvp(lambda t: field(t, x), (t,), (jnp.ones_like(t),))[1]
 
 
 def _as_one_array(terms, t0, y0, args) -> tuple[Field, Time, State, Callable]:

@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._numerics.elimination import solver
 from .._system.types import State, Time
-from .one_array import AbstractOneArraySolver, Field, linearized, Taken, Work
+from .one_array import AbstractOneArraySolver, divided_by, Field, Taken, Work
 from .stage_newton import newton, zero_scale
 
 _R = 6**0.5
@@ -84,8 +83,7 @@ class Radau5(AbstractOneArraySolver):
         z, solved, iterations = newton(residual, jnp.zeros(3 * x.size, x.dtype), unit, self.root_find_max_steps)
         z = z.reshape(3, x.size)
         after = x + z[2]
-        jacobian, _ = linearized(field, t, x)
-        divide = solver(jnp.eye(x.size, dtype=x.dtype) - h * GAMMA * jacobian)
+        divide, _ = divided_by(field, t, x, h * GAMMA)
         known = GAMMA * (companion @ z)
         error = divide(h * GAMMA * f + known)
         error = divide(h * GAMMA * field(t, x + error) + known)

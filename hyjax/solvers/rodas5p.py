@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._numerics.elimination import solver
 from .._system.types import State, Time
-from .one_array import AbstractOneArraySolver, Field, linearized, Taken, Work
+from .one_array import AbstractOneArraySolver, divided_by, Field, Taken, Work
 
 GAMMA = 0.21193756319429014
 _LAST = [-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256, 0.030198172008377946]
@@ -89,8 +88,7 @@ class Rodas5P(AbstractOneArraySolver):
 
     def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: Any) -> Taken:
         weights, coupling, times, drifts = (each.astype(x.dtype) for each in (_A, _C, TIMES, DRIFT))
-        jacobian, drift = linearized(field, t, x)
-        divide = solver(jnp.eye(x.size, dtype=x.dtype) - h * GAMMA * jacobian)
+        divide, drift = divided_by(field, t, x, h * GAMMA)
 
         def stage(stages, each):
             i, c, d, row, coupled = each

@@ -5,9 +5,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from .._numerics.elimination import solver
 from .._system.types import Scalar, State, Time
-from .one_array import AbstractOneArraySolver, Field, linearized, Taken, Work
+from .one_array import AbstractOneArraySolver, divided_by, Field, Taken, Work
 from .stage_newton import newton, zero_scale
 
 Memory = tuple[State, Scalar]
@@ -70,6 +69,5 @@ class Trapezoidal(AbstractOneArraySolver):
         f_after = field(t + h, after)
         difference = (f_after - f) / h
         raw = h**3 / 6 * (difference - before) / (span + h)
-        jacobian, _ = linearized(field, t + h, after)
-        error = solver(jnp.eye(x.size, dtype=x.dtype) - half * jacobian)(raw)
+        error = divided_by(field, t + h, after, half)[0](raw)
         return after, f_after, error, (difference, h), solved, iterations
