@@ -305,6 +305,7 @@ def test_derivatives_of_a_long_state(solver):
     def end(v):
         x, rate, t0 = v[:n], v[n], v[n + 1]
         found = dfx.diffeqsolve(*steps, t0, t0 + 0.3, 0.1, x, rate, max_steps=4, adjoint=dfx.DirectAdjoint())
+        assert found.ys is not None
         return jnp.sum(jnp.sin(jnp.arange(1.0 * n) + found.ys[-1]))
 
     v = jnp.append(jnp.cos(jnp.arange(1.0 * n)), jnp.array([3.0, 0.2]))
