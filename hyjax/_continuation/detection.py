@@ -8,7 +8,6 @@ Any other interval is halved by a new point of the curve, again and again; the n
 that remains unexplained is reported, see `Branch.unresolved`.
 """
 
-import functools as ft
 import itertools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -92,7 +91,7 @@ def _places(unfolding: Unfolding, points: dict[str, np.ndarray]) -> list[Place]:
     v = points["v"]
     s = np.append(0, np.cumsum(np.linalg.norm(np.diff(v, axis=0), axis=1)))
     columns = [jnp.asarray(points[name]) for name in ("jacobian", "tangent")]
-    tests, multipliers = jax.tree.map(np.asarray, jax.vmap(ft.partial(_witness, unfolding))(*columns))
+    tests, multipliers = jax.tree.map(np.asarray, _witnesses(unfolding, *columns))
     rows = zip(s, v, points["tangent"], points["jacobian"], *(tests[kind] for kind in KINDS), multipliers, strict=True)
     return [
         Place(
@@ -103,6 +102,10 @@ def _places(unfolding: Unfolding, points: dict[str, np.ndarray]) -> list[Place]:
 
 
 @long_run
+def _witnesses(unfolding: Unfolding, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+    return jax.vmap(lambda jacobian, tangent: _witness(unfolding, jacobian, tangent))(jacobian, tangent)
+
+
 def _witness(unfolding: Unfolding, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
     multipliers = eigenvalues(unfolding.around(jacobian))
     return test_functions(unfolding, jacobian, tangent, multipliers), multipliers

@@ -135,11 +135,15 @@ def known_values(tree: PyTree) -> PyTree | None:
 def takes_options() -> bool:
     """Whether a jitted function called here is a program of its own on a CPU, which is to compile fast."""
     purpose = _setting["purpose"]
-    # XLA reads the variable once, at its start.
-    given = "xla_backend_optimization_level" in os.environ.get("XLA_FLAGS", "")
-    if purpose is Purpose.run_time or (purpose is Purpose.by_size and given):
+    if purpose is Purpose.run_time or (purpose is Purpose.by_size and _level_is_given()):
         return False
     return get_opaque_trace_state() == _untraced() and jax.default_backend() == "cpu"
+
+
+@ft.cache
+def _level_is_given() -> bool:
+    # XLA reads the variable once, at its start.
+    return "xla_backend_optimization_level" in os.environ.get("XLA_FLAGS", "")
 
 
 @ft.cache

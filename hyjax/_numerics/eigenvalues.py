@@ -80,11 +80,7 @@ def _shape_of_spectrum(matrix):
     return jax.core.ShapedArray(matrix.shape[:-1], np.result_type(matrix.dtype, np.complex64))
 
 
-def _spectrum_of_batch(matrices, axes):
-    return _spectrum.bind(jnp.moveaxis(matrices[0], axes[0], 0)), 0
-
-
-batching.primitive_batchers[_spectrum] = _spectrum_of_batch
+batching.primitive_batchers[_spectrum] = lambda of, axes: (_spectrum.bind(jnp.moveaxis(of[0], axes[0], 0)), 0)
 
 
 def _power_of_two(x: Array) -> Array:

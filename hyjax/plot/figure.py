@@ -64,7 +64,8 @@ def unit(text: str) -> str:
         # Upright, an l is like a 1.
         return f"${text}$"
     text = re.sub(r"sqrt\(([^)]*)\)", r"$\\sqrt{\1}$", text)
-    text = re.sub(rf"\b({'|'.join(GREEK)})(_(\w+))?(?![a-z_])", _greek, text)
+    greek = lambda found: f"$\\{found[1]}_{{{found[3]}}}$" if found[3] else f"$\\{found[1]}$"
+    text = re.sub(rf"\b({'|'.join(GREEK)})(_(\w+))?(?![a-z_])", greek, text)
     return re.sub(r"\^(-?\d+)", r"$^{\1}$", text)
 
 
@@ -97,11 +98,6 @@ def ratio(over: str, under: str) -> str:
 def quantity(text: str, printed: str) -> str:
     """A number with its printed unit, unless that is empty or 1."""
     return f"{text} {printed}" if printed and printed != "1" else text
-
-
-def _greek(found: re.Match) -> str:
-    letter, _, index = found.groups()
-    return f"$\\{letter}_{{{index}}}$" if index else f"$\\{letter}$"
 
 
 def open_axes(
