@@ -1,0 +1,4 @@
+"""Robots: trees of rigid bodies, from a file or from numbers, as mechanisms."""
+
+from .from_mujoco import from_mujoco as from_mujoco
+from .robot import Robot as Robot, RobotParams as RobotParams
