@@ -8,6 +8,7 @@ from . import (
     noise as noise,
     phase as phase,
     plot as plot,
+    robots as robots,
     solvers as solvers,
     study as study,
 )
@@ -36,7 +37,7 @@ from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShootin
 from ._results.save import load as load, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
-from ._sweep.store import open_sweep as open_sweep, SweepError as SweepError
+from ._sweep.store import open_sweep as open_sweep
 from ._sweep.sweep import sweep as sweep
 from ._system.filippov import filippov as filippov
 from ._system.parameter import parameter as parameter

@@ -25,13 +25,15 @@ LAYERS = {
     "_optimize": "Optimal orbits",
     "study": "Studies of solvers",
     "contact": "Contact and friction",
+    "robots": "Robots from files",
     "plot": "Pictures and animations",
     "certify": "Proofs",
 }
 # Folders and files whose names are reached as `hyjax.certify.krawczyk`, and their layers.
 MODULES = {
     "fast": "_numerics", "solvers": "solvers", "noise": "noise", "control": "control", "phase": "phase",
-    "objectives": "_optimize", "study": "study", "certify": "certify", "contact": "contact", "plot": "plot",
+    "objectives": "_optimize", "study": "study", "certify": "certify", "contact": "contact",
+    "robots": "robots", "plot": "plot",
 }  # fmt: skip
 _FILES = {"objectives": "_optimize/objectives.py", "fast": "_numerics/fast.py"}
 

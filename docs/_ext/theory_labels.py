@@ -39,6 +39,7 @@ SECTIONS = {
         certify.certificate_figure certify.certified_region certify.proved_orbit_figure""",
     "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system contact.contacts_system
         contact.mode_of""",
+    "robots": "robots.from_mujoco robots.Robot robots.RobotParams",
 }
 # Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.
 WITHOUT_EQUATION = {
@@ -56,7 +57,6 @@ WITHOUT_EQUATION = {
     "hyjax.fast.Purpose",
     "hyjax.fast.sin",
     "hyjax.fast.sincos",
-    "hyjax.SweepError",
     "hyjax.models.load",
     "hyjax.plot.animate_trajectory",
     "hyjax.plot.save_animation",

@@ -140,7 +140,7 @@ def attractor(
     (largest exponent, per stride), `exponents` (all of them, largest first, over `exponent`; `-inf` for directions of which a
     stride leaves nothing), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and `result`, the
     code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. `ValueError`
-    for arguments that do not fit each other; `SweepError` where the executor's workers fail; `ImportError` without xarray.
+    for arguments that do not fit each other; `SolveError` where the executor's workers fail; `ImportError` without xarray.
 
     **Example:**
 

@@ -136,7 +136,7 @@ def basin(
     attribute `flag_meanings` (the orbits in their order, counted from 1, the `outcomes`, `no step` where a stride failed for
     another reason, such as a mode that is not in the sequence, and `undecided` after the largest number of strides);
     `strides`, the number taken; `last`, the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the
-    code of a stride that failed. `ValueError` for axes or orbits that cannot be used; `SweepError` where the executor's
+    code of a stride that failed. `ValueError` for axes or orbits that cannot be used; `SolveError` where the executor's
     workers fail; `ImportError` without xarray.
 
     **Example:**

@@ -15,7 +15,7 @@ from .._results.installed import load_xarray
 from .._results.labels import units_attribute
 from .._results.long_names import cf_attributes, described
 from .._results.working import progress_bar, warn, working
-from .._system.results import RESULTS
+from .._system.results import RESULTS, SolveError
 from .batches import BatchMap
 from .continued_starts import CoarseGrid, follow_tangents, is_far, solve_coarse_grid
 from .grid import Grid, points_over
@@ -29,7 +29,6 @@ from .store import (
     NOT_AS_WRITTEN,
     require_same,
     Store,
-    SweepError,
 )
 from .workers import device_kind, Workers
 
@@ -193,7 +192,7 @@ def solve_in_store(sweep: Sweep, path: Path, resume: bool) -> "xarray.Dataset":
     if not path.exists():
         _create(sweep, path)
     elif not resume:
-        raise SweepError(f"{path}: the path exists already. Resume the store, or write to another path.")
+        raise SolveError(f"{path}: the path exists already. Resume the store, or write to another path.")
     stored = attributes_of(path)
     store = Store(path)
     # The kind of the workers' devices is known with their first result.

@@ -28,7 +28,7 @@ import numpy as np
 
 from .._results.installed import load_xarray, needed
 from .._results.long_names import described
-from .._system.results import code_flags
+from .._system.results import code_flags, SolveError
 
 if TYPE_CHECKING:
     import xarray
@@ -161,25 +161,6 @@ NOT_AS_WRITTEN = "missing, or not what the checksum says of this sweep and place
 INDEX = tuple[slice, ...]
 
 
-class SweepError(RuntimeError):
-    """The store or the executor of a sweep fails; the message names the path or the chunk, and the remedy.
-
-    Raised by `sweep(out=...)`: where the path exists without `resume`, where a file cannot be written, where another process
-    computes the store, and where an existing store has another provenance (such as other parameters, grid, start or integrator).
-    Raised by `sweep(executor=...)`: where a worker fails, is lost for good, or computes on another kind of device than the
-    others. Finished chunks that are in a store are kept.
-
-    **Example:**
-
-    >>> try:
-    ...     hj.open_sweep("missing.zarr")
-    ... except hj.SweepError as error:
-    ...     print(str(error).partition(":")[0])
-    ...
-    missing.zarr
-    """
-
-
 def chunk_shape(shape: tuple[int, ...], lanes: int) -> tuple[int, ...]:
     """The shape of the boxes of at most `lanes` points that tile a grid; the longest side is halved first."""
     chunk = list(shape)
@@ -204,7 +185,7 @@ def box_text(names: tuple[str, ...], box: INDEX) -> str:
 
 
 class Store:
-    """An existing store of a sweep. `SweepError` where metadata, coordinates or initial guesses are damaged.
+    """An existing store of a sweep. `SolveError` where metadata, coordinates or initial guesses are damaged.
 
     **Attributes:** `dims`: the names of the grid's dimensions. `chunks`: the boxes of the grid.
     """
@@ -215,11 +196,11 @@ class Store:
         try:
             self._sweep = require_unchanged(path)
         except ValueError as error:
-            raise SweepError(f"{path}: {error} Restore it from a copy, or delete the store and sweep again.") from None
+            raise SolveError(f"{path}: {error} Restore it from a copy, or delete the store and sweep again.") from None
         self.path = path
         group = zarr.open_group(path, mode="r")
         if not BOUND.items() <= dict(group.attrs).items():
-            raise SweepError(
+            raise SolveError(
                 f"{path}: its chunks have no checksums that bind them to their places: another version of hyjax wrote this "
                 "store. Sweep again, to another path."
             )
@@ -271,18 +252,18 @@ class Store:
             for name in sorted(boxes, key=lambda name: (name == "result", name)):
                 self._array(name)[self.chunks[i]] = boxes[name]
         except OSError as error:
-            raise SweepError(
+            raise SolveError(
                 f"{self.path}: the chunk {self.box(i)} could not be written ({error.strerror or error}). Every finished chunk "
                 "is kept: free space on the disk, and resume."
             ) from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the store's lock. `SweepError` where another process holds the lock."""
+        """Hold the store's lock. `SolveError` where another process holds the lock."""
         taken, release = lock(self.path / LOCK)
         try:
             if taken is False:
-                raise SweepError(
+                raise SolveError(
                     f"{self.path}: another process computes this store. Wait until that process has ended, or write to another "
                     "path; to compute with several processes, give one sweep an executor."
                 )
@@ -342,7 +323,7 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     **Arguments:** `path`: of the store.
 
     **Returns:** the `xarray.Dataset` that `sweep` returns, read on access. Points not yet computed have the result -1 and are
-    NaN. `SweepError` where a file is missing or damaged, or is of another place or another sweep; the message names the chunk and
+    NaN. `SolveError` where a file is missing or damaged, or is of another place or another sweep; the message names the chunk and
     the remedy. `ImportError` without xarray and zarr.
 
     **Example:**
@@ -363,7 +344,7 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     store = Store(path)
     for i in range(len(store.chunks)):
         if names := store.damaged(i):
-            raise SweepError(
+            raise SolveError(
                 f"{path}: the chunk {store.box(i)} is damaged ({', '.join(names)} {NOT_AS_WRITTEN}). Sweep "
                 "again with resume: the chunk is computed again."
             )
@@ -376,7 +357,7 @@ def create(
     coordinates: dict[str, tuple[tuple[str, ...], np.ndarray, dict]],
     variables: dict[str, tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...], Any, dict]],
 ) -> None:
-    """Create an empty store, atomically. `SweepError` where it cannot be made, or another process has made it meanwhile.
+    """Create an empty store, atomically. `SolveError` where it cannot be made, or another process has made it meanwhile.
 
     **Arguments:** `metadata`: attributes of the store. `coordinates`: `name -> (dimensions, values, attributes)`. `variables`:
     `name -> (dimensions, shape, chunk, dtype, attributes)`.
@@ -405,7 +386,7 @@ def create(
             record_checksums(part)
     except OSError as error:
         reason = "another process has made it meanwhile" if path.exists() else error.strerror or error
-        raise SweepError(f"{path}: the store cannot be made ({reason}). Write to another path.") from error
+        raise SolveError(f"{path}: the store cannot be made ({reason}). Write to another path.") from error
 
 
 def consolidate(store: Path) -> None:
@@ -420,23 +401,23 @@ def consolidate(store: Path) -> None:
 
 
 def attributes_of(path: Path) -> dict[str, Any]:
-    """The attributes of an existing store; `SweepError` where the path is none."""
+    """The attributes of an existing store; `SolveError` where the path is none."""
     try:
         found = json.loads((path / "zarr.json").read_text())
         return dict(found["attributes"])
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise SweepError(
+        raise SolveError(
             f"{path}: this is not a store of a sweep, or is damaged ({type(error).__name__}: {error}). Write to another path."
         ) from error
 
 
 def require_same(path: Path, stored: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """`SweepError` where `stored`, the attributes of an existing store, differ from `metadata`."""
+    """`SolveError` where `stored`, the attributes of an existing store, differ from `metadata`."""
     metadata = json.loads(json.dumps(metadata))
     differing = [name for name in metadata if stored.get(name) != metadata[name]]
     if differing:
         name = differing[0]
-        raise SweepError(
+        raise SolveError(
             f"{path}: cannot be resumed: its {name} is {_brief(stored.get(name))}, that of this call "
             f"{_brief(metadata[name])}. Request the same sweep, or write to another path."
         )

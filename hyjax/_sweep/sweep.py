@@ -266,7 +266,7 @@ def sweep(
     `result`, a code of `RESULTS` for each point. A point without an orbit is NaN. `not_isolated`: the prescribed quantities do
     not determine the parameters. With `out` the variables are read from the store on access.
 
-    `SweepError` for a store that cannot be written (every finished chunk is kept), that another process computes, or that has
+    `SolveError` for a store that cannot be written (every finished chunk is kept), that another process computes, or that has
     another provenance, and where the executor's workers fail; `ValueError` for a start, values or an executor that
     cannot be used; `ImportError` without xarray (or zarr, for `out`; or cloudpickle, for `executor`).
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from .._results.installed import needed, version
 from .._results.working import working
-from .store import SweepError
+from .._system.results import SolveError
 
 # Packages on which the results, or the unpacking of what is sent, depend.
 PACKAGES = ("jax", "jaxlib", "equinox", "diffrax", "optimistix", "lineax", "numpy", "cloudpickle")
@@ -162,7 +162,7 @@ class Workers:
                 self.program.compile()
 
     def call(self, function: Callable, *arguments: Any, what: str) -> tuple[Any, str]:
-        """The result of one call, and the kind of the device. `ValueError` as in this process; `SweepError` for any other
+        """The result of one call, and the kind of the device. `ValueError` as in this process; `SolveError` for any other
         failure of a worker."""
         if self.executor is None:
             return function(self.program, *arguments), device_kind()
@@ -185,7 +185,7 @@ class Workers:
         """The number of each chunk with `function(program, *chunk)`, in the order in which results arrive.
 
         Chunks are taken only as workers need them. **Arguments:** `named`: the name of a chunk, and `remedy`: what to do, for
-        the message of a `SweepError`. `device`: the kind of device on which all are to be computed, by default that of the
+        the message of a `SolveError`. `device`: the kind of device on which all are to be computed, by default that of the
         first result.
         """
         if self.executor is None:
@@ -205,7 +205,7 @@ class Workers:
             except Exception as error:
                 raise _failed(named(i), error, remedy) from error
             if by != (device := by if device is None else device):
-                raise SweepError(
+                raise SolveError(
                     f"{named(i)} was computed on another kind of device, {by!r}, than the others, {device!r}. Give an executor "
                     f"whose workers have the same kind of device.{remedy and ' ' + remedy}"
                 )
@@ -267,9 +267,9 @@ def _in_turn(
             future.cancel()
 
 
-def _failed(what: str, error: Exception, remedy: str) -> SweepError:
+def _failed(what: str, error: Exception, remedy: str) -> SolveError:
     said = f"{type(error).__name__}: {error}".rstrip().rstrip(".")
-    return SweepError(f"{what}: the workers of the executor did not compute it ({said}).{remedy and ' ' + remedy}")
+    return SolveError(f"{what}: the workers of the executor did not compute it ({said}).{remedy and ' ' + remedy}")
 
 
 def require_usable(executor: object) -> None:

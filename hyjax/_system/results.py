@@ -185,8 +185,14 @@ class SolveError(RuntimeError):
     Raised by every function with an argument `throw`, also under `vmap` alone; with `throw=False` the same call returns, with the
     code in `result`. Under `jit`, and under `grad` of it, it is equinox's runtime error with the message of the code.
 
-    **Attributes:** `codes`: the names of the codes of `RESULTS`, of all lanes that failed, each once. `result`: what the call
-    returns with `throw=False`, such as the part of a branch that was found; `None` under `vmap`.
+    Raised also, whatever `throw`, where the store or the executor of a sweep fails; the message names the path or the chunk, and
+    the remedy. The path exists without `resume`, a file cannot be written or is damaged, another process computes the store, or
+    an existing store has another provenance, such as other parameters, grid, start or integrator; a worker fails, is lost for
+    good, or computes on another kind of device than the others. Finished chunks that are in a store are kept.
+
+    **Attributes:** `codes`: the names of the codes of `RESULTS`, of all lanes that failed, each once; none for a store or an
+    executor. `result`: what the call returns with `throw=False`, such as the part of a branch that was found; `None` under
+    `vmap`, and for a store or an executor.
 
     **Example:**
 
@@ -200,7 +206,7 @@ class SolveError(RuntimeError):
     no_crossing 2
     """
 
-    def __init__(self, message: str, codes: Any, result: Any = None):
+    def __init__(self, message: str, codes: Any = (), result: Any = None):
         super().__init__(message)
         numbers = np.unique(np.asarray(codes))
         self.codes = tuple(str(code_of(int(number))) for number in numbers if number != RESULTS.successful._value)

@@ -1,7 +1,7 @@
 """The lens `where`: a function that selects the leaves of the parameters that vary."""
 
-import dataclasses
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -32,16 +32,17 @@ def selected_leaves(where: Where, params: Params, scalars: bool = False) -> tupl
     """Indices of the leaves that the lens selects. `ValueError` unless these are leaves, each selected once, and with `scalars`
     each a number."""
     leaves, tree = jax.tree.flatten(params)
-    placeholders = [_Leaf(i, name) for i, name in enumerate(leaf_names(params))]
+    # Objects without arithmetic, in the place of the leaves.
+    placeholders = [SimpleNamespace(index=i, name=name) for i, name in enumerate(leaf_names(params))]
     selected = jax.tree.leaves(where(jax.tree.unflatten(tree, placeholders)))
     if (
         not selected
-        or not all(isinstance(each, _Leaf) for each in selected)
+        or not all(isinstance(each, SimpleNamespace) for each in selected)
         or (scalars and any(jnp.ndim(leaves[each.index]) for each in selected))
     ):
         raise ValueError(
             f"where must pick {'scalar ' * scalars}leaves of the parameters, such as lambda params: params.slope, and nothing "
-            f"computed from them; it picked {selected}."
+            f"computed from them; it picked {', '.join(str(getattr(each, 'name', each)) for each in selected) or 'nothing'}."
         )
     repeated = sorted({each.name for each in selected if selected.count(each) > 1})
     if repeated:
@@ -65,14 +66,3 @@ def leaf_names(params: Params) -> list[str]:
     """The names of the leaves, such as `slope`, in their order."""
     paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(params))
     return [jax.tree_util.keystr(path, simple=True, separator=".") or "params" for path in paths]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Leaf:
-    """Placeholder for a leaf of the parameters, with its index and its name."""
-
-    index: int
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name

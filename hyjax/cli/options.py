@@ -62,7 +62,7 @@ def workers_of(scheduler: str | None) -> Iterator[Executor | None]:
         return
     from distributed import Client
 
-    from .._sweep.store import SweepError
+    from .._system.results import SolveError
 
     try:
         client = Client(scheduler, timeout=TIMEOUT)
@@ -74,5 +74,5 @@ def workers_of(scheduler: str | None) -> Iterator[Executor | None]:
     with client:
         try:
             yield client.get_executor()
-        except SweepError as error:
+        except SolveError as error:
             raise NotFound(str(error)) from None

@@ -92,9 +92,8 @@ def sweep(
 
     import numpy as np
 
-    from .._sweep.store import SweepError
     from .._sweep.sweep import sweep as run
-    from .._system.results import code_of
+    from .._system.results import code_of, SolveError
 
     if out is not None:
         keep_in_mind(f"The chunks that were finished are in {out}: the same command with --resume goes on.")
@@ -107,7 +106,7 @@ def sweep(
                 solve=solved, out=out, resume=resume, integrator=integrator, chunk=chunk, executor=executor,
                 units=units, throw=False,
             )  # fmt: skip
-    except SweepError as error:
+    except SolveError as error:
         raise NotFound(str(error)) from None
     found = found.load()
     counts = count_results(found)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.elimination import smallest_pivot, solve_positive
+from .._system.results import nan_unless
 from .._system.types import Matrix, Params, Time
 
 Positions = Float[Array, " m"]
@@ -31,6 +33,8 @@ class Mechanism(eqx.Module):
     - `coriolis`: `c(q, v, params)`, shape `(m,)`. By default $\dot M v - \tfrac12 D_q(v^\top M v)$, from `mass` by
       automatic differentiation: equal to $C(q, v)\,v$ for every choice of the matrix $C$.
 
+    `acceleration(t, q, v, params)` solves the equation for $\dot v$.
+
     The units are the user's: a row of `M` times an acceleration has the unit of the row's force. Where `mass` is not positive
     definite the accelerations are NaN, which an integration reports as `nonfinite`.
 
@@ -39,8 +43,8 @@ class Mechanism(eqx.Module):
     >>> mechanism = hj.contact.Mechanism(
     ...     mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0])), forces=lambda t, q, v, p: jnp.array([0.0, -9.81])
     ... )
-    >>> mechanism.mass(jnp.zeros(2), None).shape
-    (2, 2)
+    >>> mechanism.acceleration(jnp.array(0.0), jnp.zeros(2), jnp.zeros(2), None).tolist()
+    [0.0, -9.81]
 
     Source: Kong, Payne, Zhu, Johnson (2024), eq. 61.
     """
@@ -56,6 +60,17 @@ class Mechanism(eqx.Module):
                 raise ValueError(
                     f"Mechanism: {name} must be a function, such as lambda q, params: ...; got {function!r}."
                 )
+
+    def acceleration(self, t: Time, q: Positions, v: Velocities, params: Params) -> Velocities:
+        r"""The acceleration of the free bodies, $\dot v = M^{-1}(Q - c)$, for modes of one's own: `jnp.concatenate([v, a])`.
+
+        **Arguments:** `t`: shape `()`. `q`, `v`: positions and their rates, shape `(m,)`. `params`: of `mass`, `forces` and
+        `coriolis`. **Returns:** shape `(m,)`, differentiable to every order. NaN where `M` is not positive definite; `ValueError`
+        for functions that return another shape.
+        """
+        mass = inertia(self, q, params)
+        solved = lambda _, right: nan_unless(smallest_pivot(mass) > 0, solve_positive(mass, right))
+        return jax.lax.custom_linear_solve(lambda a: mass @ a, load(self, t, q, v, params), solved, symmetric=True)
 
 
 def lagrangian(

@@ -1,12 +1,17 @@
 """A robot from a file that MuJoCo compiles: MJCF or URDF."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
 
+from .._results.installed import needed
 from .robot import Robot, RobotParams
+
+if TYPE_CHECKING:
+    import mujoco
 
 # What a robot must not have: the field of the model that counts it, what it is, and what to do instead.
 _LEFT_OUT = (
@@ -15,21 +20,33 @@ _LEFT_OUT = (
     ("nflex", "deformable bodies", "leave them out"),
     ("nplugin", "plugins", "leave them out"),
 )
+# What else exerts forces, by the numbers of the model that are zero without it; some versions of MuJoCo do not have all.
+_FORCES = (
+    ("dof_dampingpoly", "nonlinear damping of joints"),
+    ("jnt_stiffnesspoly", "nonlinear stiffness of joints"),
+    ("actuator_damping", "damping of actuators"),
+    ("actuator_armature", "armature of actuators"),
+    ("actuator_delay", "delays of actuators"),
+    ("body_gravcomp", "gravity compensation"),
+)
+# The place of a frame in another: position, and quaternion (w, x, y, z).
+Place = tuple[np.ndarray, np.ndarray]
+_HERE: Place = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
 
 
-def from_mujoco(source: Any, *, control=None) -> Robot:
+def from_mujoco(source: "str | Path | mujoco.MjModel", *, control: Callable | None = None) -> Robot:
     r"""A robot from MJCF or URDF: a path, the text of a file, or a compiled `mujoco.MjModel`.
 
     MuJoCo reads and compiles the file; its arrays become leaves of `robot.params`, and hyjax's own equations move the bodies (see
     `Robot`). Of the file are used: bodies, hinges and slides with axis, anchor, `ref`, damping, stiffness, `springref` and
-    armature; masses and inertias as compiled; gravity; sites; motors on joints. Joint ranges, limits of motors and the options of
-    MuJoCo's integrator have no effect.
+    armature; masses and inertias as compiled; gravity; sites; motors on joints. Geometries, joint ranges, limits of motors and
+    the options of MuJoCo's integrator have no effect.
 
-    **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of the
-    motors in the order of the file; zero by default.
+    **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
+    the motors in the order of the file; zero by default.
 
-    **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file, and
-    for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
+    **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file,
+    and for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
     actuators that are not motors on joints, a link without mass. `ImportError` without the extra `robots`.
 
     **Example:**
@@ -42,125 +59,117 @@ def from_mujoco(source: Any, *, control=None) -> Robot:
 
     Source: MuJoCo's documentation, *Computation* and *XML Reference*.
     """
-    model = _compiled(source)
-    import mujoco
-
-    _refuse(model, mujoco)
+    mujoco: Any = needed("mujoco", "robots", "Robots")
+    model = _compiled(source, mujoco)
+    kinds = mujoco.mjtObj
     name = lambda kind, k: mujoco.mj_id2name(model, kind, k) or f"{kind.name[6:].lower()}{k}"
+    _refuse(model, mujoco, name)
     count = model.njnt
-    hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
-    # The place of each body on its link, and the link: a body without a joint is part of the body before it.
-    link, frames = [-1], [(np.zeros(3), np.array([1.0, 0, 0, 0]))]
-    position, quaternion = np.zeros((count, 3)), np.tile([1.0, 0, 0, 0], (count, 1))
-    before = [-1] * count
+    # The link of each body, and its place on it: a body without a joint is part of the body before it.
+    link, frames = [-1], [_HERE]
+    before, joints = [-1] * count, [_HERE] * count
     for body in range(1, model.nbody):
         parent = model.body_parentid[body]
-        place = _composed(frames[parent], (model.body_pos[body], model.body_quat[body]))
-        last, joints = link[parent], range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
-        for joint in joints:
-            before[joint], last = last, joint
-            (position[joint], quaternion[joint]), place = place, frames[0]
+        place, last = _composed(frames[parent], (model.body_pos[body], model.body_quat[body])), link[parent]
+        first = model.body_jntadr[body]
+        for joint in range(first, first + model.body_jntnum[body]):
+            before[joint], joints[joint] = last, place
+            last, place = joint, _HERE
         link.append(last)
         frames.append(place)
 
     massive = [k for k in range(1, model.nbody) if link[k] >= 0 and model.body_mass[k] > 0]
-    inertial = [_composed(frames[k], (model.body_ipos[k], model.body_iquat[k])) for k in massive]
-    sites = [_composed(frames[model.site_bodyid[k]], (model.site_pos[k], frames[0][1]))[0] for k in range(model.nsite)]
-    gear = np.zeros((model.nu, count))
-    for k in range(model.nu):
+    centers = [_composed(frames[k], (model.body_ipos[k], model.body_iquat[k])) for k in massive]
+    sites = [_composed(frames[model.site_bodyid[k]], (model.site_pos[k], _HERE[1]))[0] for k in range(model.nsite)]
+    gear = np.zeros((len(model.actuator_trntype), count))
+    for k in range(len(model.actuator_trntype)):
         gear[k, model.actuator_trnid[k, 0]] = model.actuator_gear[k, 0] * model.actuator_gainprm[k, 0]
     array = lambda value, *shape: jnp.asarray(np.reshape(np.asarray(value, float), shape))
+    each = lambda values: tuple(array(value) for value in values)
     params = RobotParams(
-        gravity=array(model.opt.gravity, 3),
-        position=array(position, count, 3),
-        quaternion=array(quaternion, count, 4),
+        gravity=each(model.opt.gravity),
+        position=array([place for place, _ in joints], count, 3),
+        quaternion=array([turn for _, turn in joints], count, 4),
         axis=array(model.jnt_axis, count, 3),
         anchor=array(model.jnt_pos, count, 3),
-        reference=array(model.qpos0, count),
-        damping=array(model.dof_damping[:count], count),
-        stiffness=array(model.jnt_stiffness[:count], count),
-        rest=array(model.qpos_spring, count),
-        armature=array(model.dof_armature, count),
-        mass=array(model.body_mass[massive], len(massive)),
-        center=array([each[0] for each in inertial], len(massive), 3),
+        reference=each(model.qpos0),
+        damping=each(model.dof_damping),
+        stiffness=each(model.jnt_stiffness),
+        rest=each(model.qpos_spring),
+        armature=each(model.dof_armature),
+        mass=each(model.body_mass[massive]),
+        center=array([place for place, _ in centers], len(massive), 3),
         inertia=array(model.body_inertia[massive], len(massive), 3),
-        inertia_quaternion=array([each[1] for each in inertial], len(massive), 4),
+        inertia_quaternion=array([turn for _, turn in centers], len(massive), 4),
         site=array(sites, model.nsite, 3),
-        gear=array(gear, model.nu, count),
+        gear=array(gear, len(gear), count),
     )
-    kinds = mujoco.mjtObj
     robot = Robot(
         params,
         coordinates=tuple(name(kinds.mjOBJ_JOINT, k) for k in range(count)),
         before=tuple(before),
-        turns=tuple(bool(each) for each in hinge),
-        bodies=tuple(link[k] for k in massive),
+        turns=tuple(bool(kind == mujoco.mjtJoint.mjJNT_HINGE) for kind in model.jnt_type),
+        bodies=tuple((name(kinds.mjOBJ_BODY, k), link[k]) for k in massive),
         sites=tuple((name(kinds.mjOBJ_SITE, k), link[model.site_bodyid[k]]) for k in range(model.nsite)),
-        actuators=tuple(name(kinds.mjOBJ_ACTUATOR, k) for k in range(model.nu)),
+        actuators=tuple(name(kinds.mjOBJ_ACTUATOR, k) for k in range(len(model.actuator_trntype))),
         control=control,
     )
-    smallest = np.min(np.linalg.eigvalsh(np.asarray(robot.mass(params.reference, params))), initial=np.inf)
+    smallest = np.min(np.linalg.eigvalsh(np.asarray(robot.mass(jnp.stack(params.reference), params))))
     if not smallest > 0:
-        raise ValueError("from_mujoco: the mass matrix is not positive definite: a link has neither mass nor armature.")
+        raise ValueError(
+            "from_mujoco: the mass matrix is not positive definite: a link has neither mass nor armature. Give each body that "
+            "moves a mass and an inertia, or its joint armature."
+        )
     return robot
 
 
-def _compiled(source: Any):
-    try:
-        import mujoco
-    except ImportError as error:
-        raise ImportError("from_mujoco: install the extra robots: pip install 'hyjax-dynamics[robots]'.") from error
+def _compiled(source: Any, mujoco: Any) -> Any:
     if isinstance(source, mujoco.MjModel):
         return source
     text = str(source)
+    written = text.lstrip().startswith("<")
+    if not written and not Path(text).is_file():
+        raise ValueError(f"from_mujoco: there is no file {text!r}.")
     try:
-        if text.lstrip().startswith("<"):
-            return mujoco.MjModel.from_xml_string(text)
-        if not Path(text).is_file():
-            raise ValueError(f"from_mujoco: no file {text!r}.")
-        return mujoco.MjModel.from_xml_path(text)
+        return mujoco.MjModel.from_xml_string(text) if written else mujoco.MjModel.from_xml_path(text)
     except ValueError as error:
-        if "from_mujoco" in str(error):
-            raise
         raise ValueError(f"from_mujoco: MuJoCo refuses the file: {' '.join(str(error).split())}") from None
 
 
-def _refuse(model, mujoco) -> None:
+def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
     """`ValueError` for what is not supported, named one by one."""
-    name = lambda kind, k: mujoco.mj_id2name(model, kind, k) or str(k)
-    kinds, found = mujoco.mjtObj, []
+    kinds, joints, found = mujoco.mjtObj, mujoco.mjtJoint, []
     for k, kind in enumerate(model.jnt_type):
-        if kind in (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL):
-            what = "free" if kind == mujoco.mjtJoint.mjJNT_FREE else "ball"
-            found.append(f"{what} joint {name(kinds.mjOBJ_JOINT, k)!r} (give slides and hinges in its place)")
-    found += [
-        f"{getattr(model, field)} {what} ({instead})"
-        for field, what, instead in _LEFT_OUT
-        if getattr(model, field, 0)
-    ]
-    if np.any(np.asarray(model.dof_frictionloss) > 0):
-        found.append("frictionloss of a joint (give a contact with friction)")
-    for k in range(model.nu):
-        motor = model.actuator_trntype[k] == mujoco.mjtTrn.mjTRN_JOINT
-        fixed = model.actuator_gaintype[k] == mujoco.mjtGain.mjGAIN_FIXED
-        plain = model.actuator_biastype[k] == mujoco.mjtBias.mjBIAS_NONE
-        plain = plain and model.actuator_dyntype[k] == mujoco.mjtDyn.mjDYN_NONE
-        if not (motor and fixed and plain):
-            found.append(f"actuator {name(kinds.mjOBJ_ACTUATOR, k)!r}, not a motor on a joint (write its law as control)")
+        what = {joints.mjJNT_FREE: "free joint", joints.mjJNT_BALL: "ball joint"}.get(joints(kind))
+        if what:
+            found.append(f"{what} {name(kinds.mjOBJ_JOINT, k)!r} (give slides and hinges in its place)")
+    counts = [(getattr(model, field, 0), what, instead) for field, what, instead in _LEFT_OUT]
+    found += [f"{what}: {many} ({instead})" for many, what, instead in counts if many]
+    for dof, joint in enumerate(model.dof_jntid):
+        if model.dof_frictionloss[dof] > 0:
+            found.append(f"frictionloss of joint {name(kinds.mjOBJ_JOINT, joint)!r} (give a contact with friction)")
+    found += [f"{what} (write it as control)" for field, what in _FORCES if np.any(getattr(model, field, 0))]
+    if model.opt.density or model.opt.viscosity:
+        found.append("a medium with density or viscosity (leave it out)")
+    for k in range(len(model.actuator_trntype)):
+        motor = (
+            model.actuator_trntype[k] == mujoco.mjtTrn.mjTRN_JOINT
+            and model.actuator_gaintype[k] == mujoco.mjtGain.mjGAIN_FIXED
+            and model.actuator_biastype[k] == mujoco.mjtBias.mjBIAS_NONE
+            and model.actuator_dyntype[k] == mujoco.mjtDyn.mjDYN_NONE
+        )
+        if not motor:
+            found.append(f"actuator {name(kinds.mjOBJ_ACTUATOR, k)!r}, no motor on a joint (write its law as control)")
     if not model.njnt:
-        found.append("no joint")
+        found.append("a file without a joint")
     if found:
-        raise ValueError("from_mujoco: not supported: " + "; ".join(found) + ".")
+        raise ValueError(f"from_mujoco: not supported: {'; '.join(found)}.")
 
 
-def _composed(first, then):
-    """A pose after a pose: position and quaternion."""
+def _composed(first: Place, then: Place) -> Place:
+    """A place given in a frame, where that frame is itself given in another: $p + R\\,q$ and the product of the quaternions."""
     (p, a), (q, b) = first, then
     w, x, y, z = a
-    turn = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
-    vector = np.array([0.0, *q])
-    back = np.array([w, -x, -y, -z])
-    moved = turn @ vector
-    u, v = moved[0], moved[1:]
-    s, r = back[0], back[1:]
-    return p + (u * r + s * v + np.cross(v, r)), turn @ np.asarray(b, float)
+    times = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
+    axis = np.array([x, y, z])
+    return p + q + 2 * np.cross(axis, np.cross(axis, q) + w * np.asarray(q)), times @ np.asarray(b, float)

@@ -1,14 +1,14 @@
 r"""A tree of rigid bodies with hinges and slides: places, mass matrix, forces of inertia and energy, without a loop over bodies.
 
-A **link** is what one joint moves; a body of a file with three joints hangs on three links, of which the last carries it. The pose
-of each link is the product of the poses of its chain,
+A **link** is what one joint moves; a body of a file with three joints hangs on three links, of which the last carries it. The
+pose of each link is the product of the poses of its chain,
 
 $$T_i = T_{\mathrm{parent}(i)}\,F_i\,J_i(q_i)$$
 
 with $F_i$ the place of the joint and $J_i$ its motion. All products are made together: each pose is multiplied by that of an
-ancestor, then the ancestor's ancestor is next, so a chain of $n$ links takes $\log_2 n$ products of arrays. With $a_j$ the axis of
-joint $j$ in the world, $P_j$ a point on it and $c_b$ the centre of mass of body $b$, which joint $j$ moves, the Jacobians have the
-columns
+ancestor, then the ancestor's ancestor is next, so a chain of $n$ links takes $\log_2 n$ products of arrays. With $a_j$ the axis
+of joint $j$ in the world, $P_j$ a point on it and $c_b$ the centre of mass of body $b$, which joint $j$ moves, the Jacobians have
+the columns
 
 $$J^v_{bj} = a_j \times (c_b - P_j), \quad J^\omega_{bj} = a_j \quad\text{(hinge)}; \qquad J^v_{bj} = a_j, \quad J^\omega_{bj} = 0
   \quad\text{(slide)}$$
@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin
-from .._system.types import Params, Scalar, Time
+from .._system.types import Scalar, Time
 from ..contact.mechanism import Mechanism, Positions, Velocities
 
 Vector = Float[Array, " 3"]
@@ -39,153 +39,192 @@ Vectors = Float[Array, "count 3"]
 Rotations = Float[Array, "count 3 3"]
 Quaternions = Float[Array, "count 4"]
 Numbers = Float[Array, " count"]
+# Numbers that are leaves of their own.
+Each = tuple[Scalar, ...]
+Links, Bodies, Columns = Float[Array, "links 3"], Float[Array, "bodies 3"], Float[Array, "bodies links 3"]
+# Axes and anchors of the joints in the world; centres of mass and inertias of the bodies; the velocities and the rotation rates
+# of the bodies by the rate of each joint.
+Moved = tuple[Links, Links, Bodies, Float[Array, "bodies 3 3"], Columns, Columns]
 
 
 class RobotParams(eqx.Module):
     r"""The numbers of a robot: leaves for sweeps and gradients. Lengths in m, masses in kg, angles in rad, as in the file.
 
-    **Attributes:** `gravity`: shape `(3,)`. Of each link, `(links, ...)`: `position`, `quaternion` (the place of its joint on the
-    link before), `axis`, `anchor` (a point on it, in the frame of the link), `reference` (the coordinate at which the link is in
-    the place of the file), `damping`, `stiffness`, `rest` (of the spring), `armature`. Of each body that has a mass, `(bodies,
-    ...)`: `mass`, `center`, `inertia` (principal moments), `inertia_quaternion` (the principal axes on the link). `site`: points,
-    `(sites, 3)`, on their links. `gear`: the force of each actuator on each joint, `(actuators, links)`.
+    What is one number for each link or body is a leaf of its own, so `where=lambda p: p.mass[1]` selects the mass of a body;
+    vectors are arrays.
+
+    **Attributes:** `gravity`: three numbers. Of each link: `position`, shape `(links, 3)`, and `quaternion`, `(links, 4)`, the
+    place of its joint on the link before; `axis` and `anchor`, `(links, 3)`, of the joint, in the frame of the link; `reference`,
+    the coordinate at which the link is in the place of the file; `damping`, `stiffness` and `rest` of the spring; `armature`. Of
+    each body that has a mass: `mass`; `center`, `(bodies, 3)`, and `inertia`, `(bodies, 3)`, the principal moments about it;
+    `inertia_quaternion`, `(bodies, 4)`, the principal axes on the link. `site`: points, `(sites, 3)`, on their links. `gear`: the
+    force of each actuator on each joint for the input 1, `(actuators, links)`.
+
+    **Example:**
+
+    >>> robot = hj.robots.from_mujoco('''<mujoco><worldbody><body><joint name="lift" type="slide" axis="0 0 1"/>
+    ...   <geom type="sphere" size="0.1" mass="2"/></body></worldbody></mujoco>''')
+    >>> weight = lambda p: -robot.mechanism.coriolis(jnp.zeros(1), jnp.zeros(1), p)[0]
+    >>> weight(robot.params).round(6).tolist(), jax.grad(weight)(robot.params).mass[0].round(6).tolist()
+    (-19.62, -9.81)
     """
 
-    gravity: Vector
-    position: Vectors
-    quaternion: Quaternions
-    axis: Vectors
-    anchor: Vectors
-    reference: Numbers
-    damping: Numbers
-    stiffness: Numbers
-    rest: Numbers
-    armature: Numbers
-    mass: Numbers
-    center: Vectors
-    inertia: Vectors
-    inertia_quaternion: Quaternions
-    site: Vectors
+    gravity: Each
+    position: Links
+    quaternion: Float[Array, "links 4"]
+    axis: Links
+    anchor: Links
+    reference: Each
+    damping: Each
+    stiffness: Each
+    rest: Each
+    armature: Each
+    mass: Each
+    center: Bodies
+    inertia: Bodies
+    inertia_quaternion: Float[Array, "bodies 4"]
+    site: Float[Array, "sites 3"]
     gear: Float[Array, "actuators links"]
 
 
 class Robot(eqx.Module):
-    r"""A tree of rigid bodies: $M(q)\,\dot v + c(q, v) = Q$, with $c$ of inertia and gravity and $Q = -d\,v - k\,(q - q_0) + G^\top u$.
+    r"""A tree of rigid bodies. $M(q)\,\dot v + c(q, v) = Q$ with $Q = -d\,v - k\,(q - q_0) + G^\top u$.
 
-    Made by `from_mujoco`. **Attributes:** `params`: the numbers, a `RobotParams`. `coordinates`: the names of the joints.
-    `actuators`: the names of the inputs `u`. `sites`: the names of points. `control`: `u(t, q, v, params)`, shape
-    `(actuators,)`; without it the inputs are zero.
+    $c$ are the forces of inertia and gravity, $d$ and $k$ dampers and springs of the joints, $G$ the gear of the actuators.
 
-    **Methods:** `mechanism` is the `hj.contact.Mechanism` for `contact_system`; its parameters are a `RobotParams`.
-    `position(q, site)`, `jacobian(q, site)`, `energy(q, v)`: at the robot's own parameters, or those given as `params`.
+    Made by `from_mujoco`. A **link** is what one joint moves: a body of the file with three joints is three links, of which the
+    last has its mass, and a body without a joint belongs to the link before it.
+
+    **Attributes:** `params`: the numbers, a `RobotParams`. `coordinates`: the names of the joints, one for each link. `before`:
+    the link before each link, -1 for the world; `turns`: whether its joint is a hinge. `bodies`: names of the bodies that have a
+    mass, with their links. `sites`: names of the points, with their links, -1 for the world. `actuators`: the names of the inputs
+    `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; without it the inputs are zero.
+
+    **Methods:** `mechanism` is the `hj.contact.Mechanism` of the robot; its parameters are a `RobotParams`. `position(q, site)`,
+    `jacobian(q, site)`, `energy(q, v)`: at the robot's own parameters, or at those given as `params`.
+
+    Units are the file's. `ValueError` for a site that the robot does not have. Where the mass matrix is not positive definite
+    accelerations are NaN.
+
+    **Example:**
+
+    >>> arm = hj.robots.from_mujoco('''<mujoco><worldbody><body><joint name="shoulder" axis="0 1 0"/>
+    ...   <inertial pos="0 0 -1" mass="1" diaginertia="1e-9 1e-9 1e-9"/><site name="tip" pos="0 0 -1"/>
+    ...   </body></worldbody></mujoco>''')
+    >>> q, v = jnp.array([jnp.pi / 2]), jnp.zeros(1)
+    >>> arm.position(q, "tip").round(6).tolist(), arm.energy(q, v).round(6).tolist()
+    ([-1.0, 0.0, -0.0], -0.0)
+    >>> arm.mechanism.acceleration(jnp.array(0.0), q, v, arm.params).round(6).tolist()
+    [-9.81]
+
+    Source: Featherstone (2008), *Rigid Body Dynamics Algorithms*, ch. 4, 6; Kane, Levinson (1985), *Dynamics*, ch. 4, 6.
     """
 
     params: RobotParams
     coordinates: tuple[str, ...] = eqx.field(static=True)
-    # For each link the link before it, or -1, and whether it turns.
     before: tuple[int, ...] = eqx.field(static=True)
     turns: tuple[bool, ...] = eqx.field(static=True)
-    # The link of each body, and of each site, -1 for the world.
-    bodies: tuple[int, ...] = eqx.field(static=True)
+    bodies: tuple[tuple[str, int], ...] = eqx.field(static=True)
     sites: tuple[tuple[str, int], ...] = eqx.field(static=True)
     actuators: tuple[str, ...] = eqx.field(static=True, default=())
     control: Callable | None = None
 
     @property
     def mechanism(self) -> Mechanism:
-        """The bodies for `contact_system`."""
-        return Mechanism(self.mass, self.forces, self.inertial)
+        """The bodies as a mechanism, for `contact_system`, or for modes of one's own: `mechanism.acceleration`."""
+        # Without numbers, whose place is in the parameters: functions of equal robots are equal.
+        bare = eqx.tree_at(lambda robot: robot.params, self, None)
+        return Mechanism(bare.mass, bare.forces, bare.inertial)
 
     def mass(self, q: Positions, params: RobotParams) -> Float[Array, "m m"]:
         """The mass matrix, shape `(m, m)`."""
-        moved = self._moved(q, params)
-        turned = jnp.einsum("bij,bkj->bki", moved.inertias, moved.turning)
-        masses = params.mass.astype(q.dtype)
-        total = jnp.einsum("b,bik,bjk->ij", masses, moved.moving, moved.moving)
-        return total + jnp.einsum("bik,bjk->ij", turned, moved.turning) + jnp.diag(params.armature.astype(q.dtype))
+        _, _, _, inertias, moving, turning = self._moved(q, params)
+        turned = jnp.einsum("bij,bkj->bki", inertias, turning)
+        total = jnp.einsum("b,bik,bjk->ij", jnp.asarray(params.mass, q.dtype), moving, moving)
+        return total + jnp.einsum("bik,bjk->ij", turned, turning) + jnp.diag(jnp.asarray(params.armature, q.dtype))
 
     def inertial(self, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
         """The forces of inertia and gravity, $c(q, v)$, shape `(m,)`."""
-        moved = self._moved(q, params)
-        strict = self._ancestors - np.eye(len(self.before))
-        hinge = np.array(self.turns, float)[:, None].astype(q.dtype)
-        spin = moved.axes * hinge * v[:, None]
-        before = strict.astype(q.dtype) @ spin
-        axis_rate = jnp.cross(before, moved.axes)
+        axes, anchors, centers, inertias, moving, turning = self._moved(q, params)
+        hinge = np.array(self.turns)[:, None]
+        by, moved = self._moves[1].astype(q.dtype), (self._moves[0] - np.eye(len(self.before))).astype(q.dtype)
+        spin = jnp.where(hinge, axes, 0) * v[:, None]
+        axis_rate = jnp.cross(moved @ spin, axes)
         # The velocity of the anchor of each joint, as a point of the link before.
-        point_rate = jnp.einsum("ji,jik,i->jk", strict.astype(q.dtype), self._columns(moved, moved.anchors), v)
-        by = self._of_bodies.astype(q.dtype)
-        omega, alpha = by @ spin, by @ (axis_rate * hinge * v[:, None])
-        center_rate = jnp.einsum("bik,i->bk", moved.moving, v)
-        arm, arm_rate = moved.centers[:, None] - moved.anchors, center_rate[:, None] - point_rate
-        of_hinge = jnp.cross(axis_rate[None], arm) + jnp.cross(moved.axes[None], arm_rate)
-        along = jnp.where(hinge > 0, of_hinge, axis_rate)
-        accel = jnp.einsum("bi,bik,i->bk", by, along, v) - params.gravity.astype(q.dtype)
-        momentum = jnp.einsum("bij,bj->bi", moved.inertias, omega)
-        torque = jnp.einsum("bij,bj->bi", moved.inertias, alpha) + jnp.cross(omega, momentum)
-        force = params.mass.astype(q.dtype)[:, None] * accel
-        return jnp.einsum("bik,bk->i", moved.moving, force) + jnp.einsum("bik,bk->i", moved.turning, torque)
+        anchor_rate = jnp.einsum("ji,jik,i->jk", moved, self._columns(axes, anchors, anchors), v)
+        omega, alpha = by @ spin, by @ (jnp.where(hinge, axis_rate, 0) * v[:, None])
+        center_rate = jnp.einsum("bik,i->bk", moving, v)
+        arm, arm_rate = centers[:, None] - anchors, center_rate[:, None] - anchor_rate
+        of_hinge = jnp.cross(axis_rate[None], arm) + jnp.cross(axes[None], arm_rate)
+        column_rate = jnp.where(hinge, of_hinge, axis_rate)
+        acceleration = jnp.einsum("bi,bik,i->bk", by, column_rate, v) - jnp.asarray(params.gravity, q.dtype)
+        momentum = jnp.einsum("bij,bj->bi", inertias, omega)
+        torque = jnp.einsum("bij,bj->bi", inertias, alpha) + jnp.cross(omega, momentum)
+        force = jnp.asarray(params.mass, q.dtype)[:, None] * acceleration
+        return jnp.einsum("bik,bk->i", moving, force) + jnp.einsum("bik,bk->i", turning, torque)
 
     def forces(self, t: Time, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
         """The forces of dampers, springs and actuators, $Q(t, q, v)$, shape `(m,)`."""
-        passive = -params.damping * v - params.stiffness * (q - params.rest)
-        return passive if self.control is None else passive + self.control(t, q, v, params) @ params.gear
+        damping, stiffness, rest = (
+            jnp.asarray(each, q.dtype) for each in (params.damping, params.stiffness, params.rest)
+        )
+        passive = -damping * v - stiffness * (q - rest)
+        if self.control is None:
+            return passive
+        inputs = jnp.asarray(self.control(t, q, v, params), q.dtype)
+        if inputs.shape != (len(self.actuators),):
+            raise ValueError(
+                f"Robot: control must return shape ({len(self.actuators)},), one input for each actuator, not {inputs.shape}."
+            )
+        return passive + inputs @ params.gear.astype(q.dtype)
 
     def position(self, q: Positions, site: str, params: RobotParams | None = None) -> Vector:
         """The place of a site in the world, shape `(3,)`, m; `ValueError` for a site that the robot does not have."""
-        number, link = self._site(site)
-        own = (self.params if params is None else params).site[number].astype(q.dtype)
+        params = self.params if params is None else params
+        names = [name for name, _ in self.sites]
+        if site not in names:
+            near = difflib.get_close_matches(str(site), names, 3) or names
+            raise ValueError(f"Robot: there is no site {site!r}; there is {', '.join(near) or 'none'}.")
+        own, link = params.site[names.index(site)].astype(q.dtype), self.sites[names.index(site)][1]
         if link < 0:
             return own
-        rotation, place = self._poses(q, self.params if params is None else params)
-        return place[link] + rotation[link] @ own
+        rotations, origins = self._poses(q, params)
+        return origins[link] + rotations[link] @ own
 
     def jacobian(self, q: Positions, site: str, params: RobotParams | None = None) -> Float[Array, "3 m"]:
         """The derivative of `position` by the coordinates, shape `(3, m)`."""
         return jax.jacfwd(lambda q: self.position(q, site, params))(q)
 
     def energy(self, q: Positions, v: Velocities, params: RobotParams | None = None) -> Scalar:
-        """Kinetic energy, of gravity and of springs, J; zero height is the origin of the file."""
+        """Kinetic energy, and those of gravity and springs, J; zero at the height of the file's origin. Bodies that no joint
+        moves do not count."""
         params = self.params if params is None else params
-        height = -params.mass.astype(q.dtype) @ (self._moved(q, params).centers @ params.gravity.astype(q.dtype))
-        return v @ self.mass(q, params) @ v / 2 + height + params.stiffness @ (q - params.rest) ** 2 / 2
-
-    def _site(self, name: str) -> tuple[int, int]:
-        names = [each for each, _ in self.sites]
-        if name not in names:
-            near = difflib.get_close_matches(str(name), names, 3) or names
-            raise ValueError(f"Robot: no site {name!r}; there are {', '.join(near) or 'none'}.")
-        return names.index(name), self.sites[names.index(name)][1]
+        masses, gravity, stiffness, rest = (
+            jnp.asarray(each, q.dtype) for each in (params.mass, params.gravity, params.stiffness, params.rest)
+        )
+        centers = self._moved(q, params)[2]
+        return v @ self.mass(q, params) @ v / 2 - masses @ (centers @ gravity) + stiffness @ (q - rest) ** 2 / 2
 
     @property
-    def _ancestors(self) -> np.ndarray:
-        """Which links, columns, move a link, a row: those of its chain, and itself."""
+    def _moves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which links, columns, move a link, a row: those of its chain, and itself. The same for the bodies."""
         moves = np.eye(len(self.before))
         for i, link in enumerate(self.before):
             if link >= 0:
                 moves[i] += moves[link]
-        return moves
+        return moves, moves[np.array([link for _, link in self.bodies], int)]
 
-    @property
-    def _of_bodies(self) -> np.ndarray:
-        """Which links move a body."""
-        return self._ancestors[list(self.bodies)]
-
-    def _poses(self, q: Positions, params: RobotParams) -> tuple[Rotations, Vectors]:
+    def _poses(self, q: Positions, params: RobotParams) -> tuple[Float[Array, "links 3 3"], Links]:
         """The rotation and the origin of each link in the world."""
-        like = lambda value: value.astype(q.dtype)
         hinge = np.array(self.turns)
-        axis = like(params.axis) / jnp.linalg.norm(like(params.axis), axis=1, keepdims=True)
-        by = q - like(params.reference)
+        axis, anchor = _unit(params.axis.astype(q.dtype)), params.anchor.astype(q.dtype)
+        by = q - jnp.asarray(params.reference, q.dtype)
         turn = _about(axis, jnp.where(hinge, by, 0))
-        anchor = like(params.anchor)
         shift = jnp.where(hinge[:, None], anchor - jnp.einsum("ijk,ik->ij", turn, anchor), axis * by[:, None])
-        place = _rotations(like(params.quaternion))
-        rotation = jnp.concatenate([jnp.eye(3, dtype=q.dtype)[None], place @ turn])
-        origin = jnp.concatenate(
-            [jnp.zeros((1, 3), q.dtype), like(params.position) + jnp.einsum("ijk,ik->ij", place, shift)]
-        )
+        place, position = _rotations(params.quaternion.astype(q.dtype)), params.position.astype(q.dtype)
         # The world is number 0, and before itself.
+        rotation = jnp.concatenate([jnp.eye(3, dtype=q.dtype)[None], place @ turn])
+        origin = jnp.concatenate([jnp.zeros((1, 3), q.dtype), position + jnp.einsum("ijk,ik->ij", place, shift)])
         ancestor = np.array([0, *(link + 1 for link in self.before)])
         while np.any(ancestor):
             origin = origin[ancestor] + jnp.einsum("ijk,ik->ij", rotation[ancestor], origin)
@@ -193,37 +232,27 @@ class Robot(eqx.Module):
             ancestor = ancestor[ancestor]
         return rotation[1:], origin[1:]
 
-    def _moved(self, q: Positions, params: RobotParams) -> "_Moved":
+    def _moved(self, q: Positions, params: RobotParams) -> Moved:
         rotation, origin = self._poses(q, params)
-        like = lambda value: value.astype(q.dtype)
-        axis = like(params.axis) / jnp.linalg.norm(like(params.axis), axis=1, keepdims=True)
-        axes = jnp.einsum("ijk,ik->ij", rotation, axis)
-        anchors = origin + jnp.einsum("ijk,ik->ij", rotation, like(params.anchor))
-        links = np.array(self.bodies, int)
-        centers = origin[links] + jnp.einsum("ijk,ik->ij", rotation[links], like(params.center))
-        principal = rotation[links] @ _rotations(like(params.inertia_quaternion))
-        inertias = jnp.einsum("bij,bj,bkj->bik", principal, like(params.inertia), principal)
-        part = _Moved(axes, anchors, centers, inertias, axes[None], axes[None])
-        by = self._of_bodies.astype(q.dtype)[:, :, None]
-        hinge = np.array(self.turns, float)[:, None].astype(q.dtype)
-        return _Moved(axes, anchors, centers, inertias, by * self._columns(part, centers), by * (axes * hinge))
+        placed = lambda rotation, vectors: jnp.einsum("ijk,ik->ij", rotation, vectors.astype(q.dtype))
+        axes = placed(rotation, _unit(params.axis))
+        anchors = origin + placed(rotation, params.anchor)
+        links = np.array([link for _, link in self.bodies], int)
+        centers = origin[links] + placed(rotation[links], params.center)
+        principal = rotation[links] @ _rotations(params.inertia_quaternion.astype(q.dtype))
+        inertias = jnp.einsum("bij,bj,bkj->bik", principal, params.inertia.astype(q.dtype), principal)
+        by = self._moves[1].astype(q.dtype)[:, :, None]
+        turning = by * jnp.where(np.array(self.turns)[:, None], axes, 0)
+        return axes, anchors, centers, inertias, by * self._columns(axes, anchors, centers), turning
 
-    def _columns(self, moved: "_Moved", points: Vectors) -> Float[Array, "points m 3"]:
+    def _columns(self, axes: Links, anchors: Links, points: Vectors) -> Float[Array, "count links 3"]:
         """The velocity of each point by the rate of each joint, as if the joint moved it."""
-        turning = jnp.cross(moved.axes[None], points[:, None] - moved.anchors)
-        return jnp.where(np.array(self.turns)[:, None], turning, moved.axes)
+        turning = jnp.cross(axes[None], points[:, None] - anchors)
+        return jnp.where(np.array(self.turns)[:, None], turning, axes)
 
 
-class _Moved(eqx.Module):
-    """The bodies in the world: axes and anchors of the joints, centres and inertias of the bodies, and the velocities and rotation
-    rates of the bodies by the rate of each joint."""
-
-    axes: Vectors
-    anchors: Vectors
-    centers: Vectors
-    inertias: Rotations
-    moving: Float[Array, "bodies m 3"]
-    turning: Float[Array, "bodies m 3"]
+def _unit(vectors: Vectors) -> Vectors:
+    return vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def _about(axis: Vectors, angle: Numbers) -> Rotations:

@@ -15,9 +15,12 @@ import hyjax
 # first alone.
 LAYERS = (
     "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "control", "phase", "_continuation", "_sweep",
-    "_optimize", "study", "contact", "models", "plot", "cli", "certify",
+    "_optimize", "study", "contact", "robots", "models", "plot", "cli", "certify",
 )  # fmt: skip
-BUILDS_ON = {"contact": {"_system", "_numerics"}, "models": {"_system", "_numerics", "_orbit", "contact"}}
+BUILDS_ON = {
+    "contact": {"_system", "_numerics"}, "robots": {"_system", "_numerics", "_results", "contact"},
+    "models": {"_system", "_numerics", "_orbit", "contact"},
+}  # fmt: skip
 ROOT = pathlib.Path(hyjax.__file__).parent
 
 
@@ -26,7 +29,7 @@ def test_every_layer_is_known_and_the_top_is_small():
     assert folders == set(LAYERS)
     top = {path.name for path in ROOT.iterdir() if path.suffix in (".py", ".pyi") or any(path.glob("*.py"))}
     assert top == folders | {"__init__.py", "__init__.pyi", "__main__.py", "_testing.py"}
-    assert len(top) <= 22
+    assert len(top) <= 23
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -125,12 +128,15 @@ def test_import_is_lean():
     ask = """
 import sys, hyjax as hj
 late = {"matplotlib", "scipy.optimize", "xarray", "typer", "rich", "diffrax", "hyjax.plot", "hyjax.contact", "hyjax.models"}
+late |= {"mujoco", "hyjax.robots"}
 print(*late & set(sys.modules))
 print(hj.plot.orbit_figure.__module__, hj.contact.Contact.__module__, hj.models.simplest_walker.title)
-print(hj.objectives.speed.__name__, *{"matplotlib", "typer", "rich"} & set(sys.modules))
+print(hj.objectives.speed.__name__, hj.robots.Robot.__name__, *{"matplotlib", "typer", "rich", "mujoco"} & set(sys.modules))
 """
     asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT.parent)
-    assert asked.stdout == "\nhyjax.plot.orbit_figure hyjax.contact.contact Simplest walker\nspeed\n", asked.stderr
+    assert asked.stdout == "\nhyjax.plot.orbit_figure hyjax.contact.contact Simplest walker\nspeed Robot\n", (
+        asked.stderr
+    )
     for name in hyjax.__all__:
         assert getattr(hyjax, name) is not None and name in dir(hyjax)
     with pytest.raises(AttributeError, match="No hyjax attribute nothing"):
@@ -176,8 +182,8 @@ def test_no_short_file_with_one_user():
 # number. (`_flow` and `_numerics` have what `noise`, `control` and `phase` had twice or four times.)
 LINES = {
     "_system": 1550, "_numerics": 1765, "_results": 1450, "solvers": 880, "_flow": 5730, "_orbit": 3605, "noise": 1540,
-    "control": 2400, "phase": 1060, "_continuation": 2320, "_sweep": 2565, "_optimize": 3230, "study": 1090, "contact": 1305,
-    "models": 4740, "plot": 3085, "cli": 2725, "certify": 7450,
+    "control": 2400, "phase": 1060, "_continuation": 2320, "_sweep": 2565, "_optimize": 3230, "study": 1090, "contact": 1325,
+    "robots": 460, "models": 4740, "plot": 3085, "cli": 2725, "certify": 7450,
 }  # fmt: skip
 
 

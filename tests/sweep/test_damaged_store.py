@@ -72,7 +72,7 @@ def test_a_damaged_chunk_is_computed_again(start, stored, tmp_path, name):
             # Without its codes a chunk has not been computed, as its points say.
             assert (hj.open_sweep(out)["result"].values == -1).sum() > 0
         else:
-            with pytest.raises(hj.SweepError, match=r"the chunk a \d+:\d+, c 0:11 is damaged .* resume"):
+            with pytest.raises(hj.SolveError, match=r"the chunk a \d+:\d+, c 0:11 is damaged .* resume"):
                 hj.open_sweep(out)
         found, said = resumed(start, out)
         xarray.testing.assert_identical(found, numbers)
@@ -88,7 +88,7 @@ def test_other_damages_are_refused(start, stored, tmp_path, name):
         shutil.copytree(stored[0], out)
         damage(out / name, how)
         for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
-            with pytest.raises(hj.SweepError, match=r"sweep.zarr: .*\. (Restore it from a copy|Write to another path)"):
+            with pytest.raises(hj.SolveError, match=r"sweep.zarr: .*\. (Restore it from a copy|Write to another path)"):
                 read(out)
 
 
@@ -187,7 +187,7 @@ def test_what_lies_in_the_wrong_place_is_computed_again(start, stored, another, 
         if chunks.get(i):
             assert found == chunks[i]
     with pytest.raises(
-        hj.SweepError, match=rf"the chunk {store.box(min(chunks))} is damaged .* Sweep again with resume"
+        hj.SolveError, match=rf"the chunk {store.box(min(chunks))} is damaged .* Sweep again with resume"
     ):
         hj.open_sweep(out)
     found, said = resumed(start, out)
@@ -201,7 +201,7 @@ def test_an_array_that_the_sweep_does_not_have(start, stored, tmp_path):
     shutil.copytree(stored[0], out)
     shutil.copytree(out / "period", out / "speed")
     for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
-        with pytest.raises(hj.SweepError, match=r"the array speed is not one of this sweep\. Restore it"):
+        with pytest.raises(hj.SolveError, match=r"the array speed is not one of this sweep\. Restore it"):
             read(out)
 
 
@@ -216,7 +216,7 @@ def test_a_store_without_checksums_of_chunks(start, stored, tmp_path):
     (out / "result" / "checksums").write_text(json.dumps(sums))
     for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
         with pytest.raises(
-            hj.SweepError, match=r"another version of hyjax wrote this store\. Sweep again, to another path"
+            hj.SolveError, match=r"another version of hyjax wrote this store\. Sweep again, to another path"
         ):
             read(out)
 
@@ -253,7 +253,7 @@ def test_a_chunk_is_finished_by_its_codes(stored, tmp_path, monkeypatch):
         return array(self, name)
 
     store.discard(1)
-    with monkeypatch.context() as patch, pytest.raises(hj.SweepError, match="could not be written"):
+    with monkeypatch.context() as patch, pytest.raises(hj.SolveError, match="could not be written"):
         patch.setattr(Store, "_array", full)
         store.write(1, data)
     assert store.damaged(1) is None
@@ -305,5 +305,5 @@ def test_reads_as_any_reader_of_zarr(stored):
 
 
 def test_what_is_no_store(tmp_path):
-    with pytest.raises(hj.SweepError, match="not a store of a sweep"):
+    with pytest.raises(hj.SolveError, match="not a store of a sweep"):
         hj.open_sweep(tmp_path / "nothing.zarr")

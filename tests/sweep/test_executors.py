@@ -59,7 +59,7 @@ def test_many_chunks_are_not_sent_at_once(start):
 
 def test_a_lost_worker_is_named_and_the_store_is_resumed(start, whole, tmp_path):
     out = tmp_path / "sweep.zarr"
-    with pytest.raises(hj.SweepError) as raised:
+    with pytest.raises(hj.SolveError) as raised:
         case.swept(start, out, chunk=24, executor=Recorded(lost=12))
     said = str(raised.value)
     assert said.startswith("sweep: the chunk a ") and "BrokenExecutor: A process of the pool" in said
@@ -89,7 +89,7 @@ def test_executors_that_cannot_be_used(start):
 def test_workers_of_other_kinds(start, monkeypatch):
     kinds = iter(["cpu cpu", "cpu cpu"])
     monkeypatch.setattr(workers, "device_kind", lambda: next(kinds, "gpu other"))
-    with pytest.raises(hj.SweepError, match="another kind of device, 'gpu other', than the others, 'cpu cpu'"):
+    with pytest.raises(hj.SolveError, match="another kind of device, 'gpu other', than the others, 'cpu cpu'"):
         case.swept(start, chunk=24, executor=Recorded())
 
 

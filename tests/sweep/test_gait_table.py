@@ -80,11 +80,11 @@ def test_a_store_is_resumed_to_the_same_bits(squares, tmp_path):
     found = with_squares(out=out, chunk=4, resume=True).load()
     for name in squares.data_vars:
         assert_array_equal(found[name], squares[name], err_msg=name)
-    with pytest.raises(hj.SweepError, match="its prescribed is"):
+    with pytest.raises(hj.SolveError, match="its prescribed is"):
         with_squares(out=out, resume=True, prescribed={"square": (other, SQUARES)})
-    with pytest.raises(hj.SweepError, match="its solved is"):
+    with pytest.raises(hj.SolveError, match="its solved is"):
         with_squares(out=out, resume=True, solve=lambda p: p.b)
-    with pytest.raises(hj.SweepError, match="its grid is"):
+    with pytest.raises(hj.SolveError, match="its grid is"):
         with_squares(out=out, resume=True, prescribed={"square": (square, SQUARES[1:])})
 
 

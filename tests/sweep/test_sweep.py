@@ -176,7 +176,7 @@ def test_store(start, whole, tmp_path):
     plain = xarray.open_zarr(out, consolidated=False, chunks=None)
     assert plain["x"].dims == ("a", "c", "coordinate") and plain["a"].attrs["units"] == "1/stride"
     assert plain.attrs["integrator"]["solver"] == "Euler" and plain.attrs["device"].startswith(jax.default_backend())
-    with pytest.raises(hj.SweepError, match="exists already"):
+    with pytest.raises(hj.SolveError, match="exists already"):
         case.swept(start, out)
     for options, match in (
         (
@@ -188,7 +188,7 @@ def test_store(start, whole, tmp_path):
         ({"record": None}, "its record is"),
     ):
         arguments = {"where": case.a_and_c, "values": case.values, "record": case.record} | options
-        with pytest.raises(hj.SweepError, match=f"cannot be resumed: {match}"):
+        with pytest.raises(hj.SolveError, match=f"cannot be resumed: {match}"):
             hj.sweep(start, out=out, resume=True, **arguments)
 
 
@@ -247,7 +247,7 @@ def test_full_disk(start, whole, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Store, "write", filling)
     try:
-        with pytest.raises(hj.SweepError, match=r"could not be written .* Every finished chunk is kept"):
+        with pytest.raises(hj.SolveError, match=r"could not be written .* Every finished chunk is kept"):
             case.swept(start, out, chunk=24)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -260,10 +260,10 @@ def test_full_disk(start, whole, tmp_path, monkeypatch):
 
 def test_where_nothing_can_be_written(start, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(hj.SweepError, match="the store cannot be made"):
+    with pytest.raises(hj.SolveError, match="the store cannot be made"):
         case.swept(start, tmp_path / "file" / "sweep.zarr")
     (tmp_path / "other.zarr").mkdir()
-    with pytest.raises(hj.SweepError, match="this is not a store of a sweep"):
+    with pytest.raises(hj.SolveError, match="this is not a store of a sweep"):
         case.swept(start, tmp_path / "other.zarr", resume=True)
 
 
@@ -277,7 +277,7 @@ def test_one_process_at_a_time(start, whole, tmp_path):
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == b"True\n"
-        with pytest.raises(hj.SweepError, match=r"sweep.zarr: another process computes this store\. Wait until"):
+        with pytest.raises(hj.SolveError, match=r"sweep.zarr: another process computes this store\. Wait until"):
             case.swept(start, out, resume=True)
         other.kill()
     assert_same(case.swept(start, out, resume=True), whole)
