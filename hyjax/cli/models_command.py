@@ -1,4 +1,4 @@
-"""The command `models`: list of the models, or of one model's parameters."""
+"""The command `models`: list of the models, of one model's parameters, or of what a file of a robot has."""
 
 import json
 from types import ModuleType
@@ -7,20 +7,27 @@ from typing import Annotated
 import typer
 
 from .._results.table import Table
-from .arguments import is_required, load, parameter_fields
+from .arguments import as_misuse, is_required, load, parameter_fields
+from .process import start_jax
 from .quantities import objective_names
 
 
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="list the parameters of this model, or of a file as wheel.py:system"),
+        typer.Argument(
+            metavar="MODEL",
+            help="list the parameters of this model, or of a file as wheel.py:system; what a robot's file has, as robot.xml",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ):
-    """List all models, or the parameters of one model."""
+    """List all models, the parameters of one model, or the joints, bodies, sites and actuators of a robot's MJCF or URDF file."""
     from ..models import names
 
+    if name is not None and name.endswith((".xml", ".urdf", ".mjcf")):
+        _robot(name, as_json)
+        return
     if as_json:
         chosen = {each: load(each) for each in names} if name is None else {name: load(name)}
         print(json.dumps({each: _record(model) for each, model in chosen.items()}))
@@ -40,6 +47,47 @@ def models(
         notes.append(f"objectives: {', '.join(objectives)}")
     print(f"{model.title}. {model.source}")
     print(Table("", rows, ("parameter", "default", "unit", "meaning"), notes=notes).text())
+
+
+def _robot(path: str, as_json: bool) -> None:
+    """What hyjax reads from a robot's file, link by link."""
+    start_jax()
+    import numpy as np
+
+    from ..robots import from_mujoco
+
+    with as_misuse():
+        robot = from_mujoco(path)
+    names = (*robot.coordinates, "world")
+    links = [
+        {
+            "coordinate": name,
+            "joint": "hinge" if turns else "slide",
+            "unit": "rad" if turns else "m",
+            "on": names[before],
+            "bodies": {
+                body: float(mass) for (body, on), mass in zip(robot.bodies, robot.params.mass, strict=True) if on == k
+            },
+            "sites": [site for site, on in robot.sites if on == k],
+            "actuators": [each for each, gear in zip(robot.actuators, robot.params.gear, strict=True) if gear[k]],
+        }
+        for k, (name, before, turns) in enumerate(zip(robot.coordinates, robot.before, robot.turns, strict=True))
+    ]
+    gravity = [float(each) for each in robot.params.gravity]
+    fixed = [site for site, on in robot.sites if on < 0]
+    if as_json:
+        print(json.dumps({"links": links, "gravity": gravity, "fixed_sites": fixed}))
+        return
+    rows = [
+        (each["coordinate"], f"{each['joint']} ({each['unit']})", each["on"])
+        + (", ".join(f"{body} {mass:.6g}" for body, mass in each["bodies"].items()),)
+        + (", ".join(each["sites"]), ", ".join(each["actuators"]))
+        for each in links
+    ]
+    notes = [f"mass that moves: {np.sum(robot.params.mass):.6g}; gravity: {', '.join(f'{each:g}' for each in gravity)}"]
+    notes += [f"sites that do not move: {', '.join(fixed)}"] * bool(fixed)
+    columns = ("coordinate", "joint", "on", "bodies, with masses", "sites", "actuators")
+    print(Table("", rows, columns, notes=notes).text())
 
 
 def _record(model: ModuleType) -> dict:

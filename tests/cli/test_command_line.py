@@ -114,6 +114,40 @@ def test_models_as_json(command):
     assert printed["compass_gait"] == model and model["sequence"] and model["modes"] and model["time_unit"]
 
 
+ARM = """
+<mujoco><worldbody><site name="base"/>
+  <body name="upper"><joint name="shoulder" axis="0 1 0"/><geom type="sphere" size="0.1" mass="2.1"/>
+    <body name="lower" pos="0 0 -1"><joint name="reach" type="slide"/><geom type="sphere" size="0.1" mass="1"/>
+      <site name="hand"/></body>
+  </body>
+</worldbody><actuator><motor name="push" joint="reach"/></actuator></mujoco>"""
+
+
+def test_models_of_a_robot(command, tmp_path):
+    """What is read from a file, link by link; the message of a file that is refused."""
+    pytest.importorskip("mujoco")
+    (tmp_path / "arm.xml").write_text(ARM)
+    ran = command("models", str(tmp_path / "arm.xml"))
+    assert ran.returncode == 0
+    head, *rows, total, fixed = (re.split(r"  +", line.strip()) for line in ran.stdout.splitlines())
+    assert head == ["coordinate", "joint", "on", "bodies, with masses", "sites", "actuators"]
+    assert rows == [
+        ["shoulder", "hinge (rad)", "world", "upper 2.1"],
+        ["reach", "slide (m)", "shoulder", "lower 1", "hand", "push"],
+    ]
+    assert total == ["mass that moves: 3.1; gravity: 0, 0, -9.81"] and fixed == ["sites that do not move: base"]
+    record = json.loads(command("models", str(tmp_path / "arm.xml"), "--json").stdout)
+    assert record["links"][0]["bodies"] == {"upper": 2.1} and record["links"][1]["actuators"] == ["push"]
+    assert record["gravity"] == [0, 0, -9.81] and record["fixed_sites"] == ["base"]
+    (tmp_path / "arm.xml").write_text(ARM.replace('type="slide"', 'type="ball"'))
+    for file, message in (
+        ("arm.xml", "from_mujoco: not supported: ball joint 'reach'"),
+        ("leg.xml", "there is no file"),
+    ):
+        ran = command("models", str(tmp_path / file))
+        assert ran.returncode == 2 and message in ran.stderr and len(ran.stderr.splitlines()) == 1
+
+
 def test_shell_completion(command):
     ran = command("-h")
     assert "--install-completion" in ran.stdout and "--show-completion" in ran.stdout

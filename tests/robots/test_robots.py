@@ -1,8 +1,10 @@
 """Robots from files: mass matrix, forces of inertia, places and energy against digits of 40-digit arithmetic and MuJoCo."""
 
 import json
+import sys
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,12 +21,34 @@ REFERENCE = json.loads((Path(__file__).parent / "robots_reference.json").read_te
 @pytest.mark.parametrize("name", REFERENCE)
 def test_dynamics_against_40_digits(name):
     robot = hj.robots.from_mujoco(REFERENCE[name]["xml"])
-    both = jax.jit(lambda q, v, params: (robot.mass(q, params), robot.inertial(q, v, params)))
-    for state in REFERENCE[name]["states"]:
-        q, v = jnp.array(state["q"]), jnp.array(state["v"])
-        mass, force = both(q, v, robot.params)
-        assert_allclose(mass, state["M"], rtol=0, atol=1e-13 * np.max(np.abs(state["M"])))
-        assert_allclose(force, state["bias"], rtol=0, atol=1e-13 * np.max(np.abs(state["bias"])))
+    states = REFERENCE[name]["states"]
+    # Planar robots have the feet's x and z alone.
+    sites = {
+        site: (
+            np.array([state["sites"][site]["pos"] for state in states]),
+            [state["sites"][site]["J"] for state in states],
+        )
+        for site in states[0].get("sites", ())
+    } or {
+        foot: ([state[foot] for state in states], [state[f"J{foot[-1]}"] for state in states])
+        for foot in ("foot1", "foot2")
+    }
+
+    @jax.jit
+    @jax.vmap
+    def found(q, v):
+        places = {site: (robot.position(q, site), robot.jacobian(q, site)) for site in sites}
+        return robot.mass(q, robot.params), robot.inertial(q, v, robot.params), places
+
+    q, v, mass, bias = (np.array([state[key] for state in states]) for key in ("q", "v", "M", "bias"))
+    ours = found(jnp.asarray(q), jnp.asarray(v))
+    # Rounding of sums over up to 13 bodies.
+    assert_allclose(ours[0], mass, rtol=0, atol=1e-13 * np.max(np.abs(mass)))
+    assert_allclose(ours[1], bias, rtol=0, atol=1e-13 * np.max(np.abs(bias)))
+    for site, (place, slope) in sites.items():
+        axes = slice(None) if len(place[0]) == 3 else slice(None, None, 2)
+        assert_allclose(ours[2][site][0][:, axes], place, rtol=0, atol=1e-14)
+        assert_allclose(ours[2][site][1][:, axes], slope, rtol=0, atol=1e-14)
 
 
 def tree(rng, parents, joints, kinds):
@@ -53,13 +77,15 @@ def tree(rng, parents, joints, kinds):
     return f'<mujoco>{compiler}<option gravity="{text(5 * normal(3))}"/><worldbody>{bodies}</worldbody></mujoco>'
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(each, marks=pytest.mark.medium) for each in range(2, 8))])
 def test_random_trees_against_mujoco(seed):
-    """25 trees of each shape, as a batch: all numbers of a robot are leaves of its parameters."""
+    """25 trees of each shape, as a batch: all numbers of a robot are leaves of its parameters. MuJoCo's energy has the
+    constant of the bodies that no joint moves too."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 8))
     parents = [-1, *(int(rng.integers(-1, i)) for i in range(1, count))]
-    joints = [int(rng.integers(0 if parent >= 0 else 1, 4)) for parent in parents]
+    joints = [int(rng.integers(0, 4)) for _ in parents]
+    joints[-1] += not any(joints)
     kinds = [[str(rng.choice(["hinge", "slide"])) for _ in range(many)] for many in joints]
     robots, states, expected = [], [], []
     for _ in range(25):
@@ -71,13 +97,14 @@ def test_random_trees_against_mujoco(seed):
         mass, slope = np.zeros((size, size)), np.zeros((3, size))
         for row, unit in zip(mass, np.eye(size), strict=True):
             mujoco.mj_mulM(model, data, row, unit)
-        mujoco.mj_jacSite(model, data, slope, None, count - 1)
         robots.append(hj.robots.from_mujoco(model))
         states.append((data.qpos.copy(), data.qvel.copy()))
         last = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, f"s{count - 1}")
         mujoco.mj_jacSite(model, data, slope, None, last)
         place = data.site_xpos[last].copy()
-        expected.append((mass, data.qfrc_bias.copy(), data.qfrc_passive.copy(), place, slope, np.sum(data.energy)))
+        fixed = model.body_weldid == 0
+        energy = np.sum(data.energy) + model.body_mass[fixed] @ data.xipos[fixed] @ model.opt.gravity
+        expected.append((mass, data.qfrc_bias.copy(), data.qfrc_passive.copy(), place, slope, energy))
     robot, site = robots[0], f"s{count - 1}"
 
     @jax.jit
@@ -92,4 +119,165 @@ def test_random_trees_against_mujoco(seed):
     for ours, theirs in zip(found(params, q, v), zip(*expected, strict=True), strict=True):
         theirs = np.stack(theirs)
         axes = tuple(range(1, theirs.ndim))
+        # Rounding, of sums over chains of up to 21 joints.
         assert np.all(np.abs(ours - theirs) <= 1e-12 * (1 + np.max(np.abs(theirs), axis=axes, keepdims=True)))
+
+
+ARM = """
+<mujoco><compiler angle="radian" balanceinertia="false"/><worldbody>
+  <body name="upper"><joint name="shoulder" axis="0 1 0" damping="0.1"/>
+    <inertial pos="0 0 -0.3" mass="2" diaginertia="0.03 0.02 0.01"/>
+    <body name="lower" pos="0 0 -0.6"><joint name="elbow" axis="0 1 0"/>
+      <inertial pos="0 0 -0.2" mass="1" diaginertia="0.01 0.02 0.01"/><site name="hand" pos="0 0 -0.4"/>
+      <site name="palm" pos="0 0 -0.35"/>
+    </body>
+  </body>
+</worldbody>ACTUATORS</mujoco>"""
+ACTUATORS = (
+    """<actuator><motor name="strong" joint="elbow" gear="20"/><motor name="weak" joint="shoulder"/></actuator>"""
+)
+POINT = '<inertial pos="0 0 -1" mass="1" diaginertia="1 1 1"/>'
+arm = lambda **given: hj.robots.from_mujoco(ARM.replace("ACTUATORS", ACTUATORS), **given)
+Q, V, NOW = jnp.array([0.3, -0.8]), jnp.array([1.0, 2.0]), jnp.array(0.0)
+
+
+def with_parts(joint='<joint name="j"/>', body=POINT, rest="", option=""):
+    return f"<mujoco>{option}<worldbody><body name='b'>{joint}{body}</body></worldbody>{rest}</mujoco>"
+
+
+REFUSED = {
+    "free joint 'loose'": with_parts('<freejoint name="loose"/>'),
+    "ball joint 'hip'": with_parts('<joint name="hip" type="ball"/>'),
+    "equality constraints: 1": with_parts(rest='<equality><joint joint1="j"/></equality>'),
+    "tendons: 1": with_parts(rest='<tendon><fixed><joint joint="j" coef="1"/></fixed></tendon>'),
+    "frictionloss of joint 'j'": with_parts('<joint name="j" frictionloss="0.1"/>'),
+    "actuator 'servo', no motor on a joint": with_parts(rest='<actuator><position name="servo" joint="j"/></actuator>'),
+    "gravity compensation": with_parts().replace("name='b'", "name='b' gravcomp='1'"),
+    "a medium with density or viscosity": with_parts(option='<option density="1.2"/>'),
+    "a file without a joint": with_parts(""),
+    "MuJoCo refuses the file: .*axis": with_parts('<joint axis="0 0 0"/>'),
+    "MuJoCo refuses the file: .*[Ll]ine": "<mujoco><worldbody><body></worldbody></mujoco>",
+    r"there is no file 'walker\.xml'": "walker.xml",
+    # MuJoCo allows it where a body below has a mass; about its own axis that body has none.
+    "the mass matrix is not positive definite: a link has neither mass nor armature": with_parts(
+        '<joint name="j" type="slide"/><joint name="k" type="slide"/>'
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_not_supported(message):
+    with pytest.raises(ValueError, match=f"^from_mujoco: .*{message}"):
+        hj.robots.from_mujoco(REFUSED[message])
+
+
+def test_all_that_is_not_supported_is_named_at_once():
+    text = with_parts(
+        '<joint name="hip" type="ball"/>', rest='<tendon><spatial><site site="s"/><site site="r"/></spatial></tendon>'
+    )
+    text = text.replace("</body>", '<site name="s"/><site name="r" pos="1 0 0"/></body>')
+    with pytest.raises(ValueError, match=r"ball joint 'hip' \(give slides and hinges in its place\); tendons: 1 \("):
+        hj.robots.from_mujoco(text)
+
+
+def test_a_site_that_does_not_exist():
+    with pytest.raises(ValueError, match=r"there is no site 'hnad'; there is hand\."):
+        arm().position(Q, "hnad")
+
+
+def test_without_mujoco(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(ImportError, match=r"Robots need mujoco: pip install 'hyjax-dynamics\[robots\]'\."):
+        arm()
+
+
+def test_names_paths_and_models(tmp_path):
+    """A text, a path and a compiled model are the same robot; what has no name is numbered."""
+    text = ARM.replace("ACTUATORS", ACTUATORS)
+    (tmp_path / "arm.xml").write_text(text)
+    robots = [arm(), *map(hj.robots.from_mujoco, (tmp_path / "arm.xml", str(tmp_path / "arm.xml")))]
+    robots.append(hj.robots.from_mujoco(mujoco.MjModel.from_xml_string(text)))
+    for robot in robots:
+        assert eqx.tree_equal(robot, robots[0]) and robot.mechanism == robots[0].mechanism
+    assert robots[0].coordinates == ("shoulder", "elbow") and robots[0].actuators == ("strong", "weak")
+    assert robots[0].bodies == (("upper", 0), ("lower", 1)) and robots[0].sites == (("hand", 1), ("palm", 1))
+    unnamed = hj.robots.from_mujoco(f"<mujoco><worldbody><body><joint/>{POINT}<site/></body></worldbody></mujoco>")
+    assert unnamed.coordinates == ("joint0",) and unnamed.bodies == (("body1", 0),) and unnamed.sites == (("site0", 0),)
+
+
+def test_urdf():
+    """The same arm as URDF, whose joints have their frames where MJCF has the bodies."""
+    link = lambda name, z, mass, inertia: (
+        f'<link name="{name}"><inertial><origin xyz="0 0 {z}"/><mass value="{mass}"/>'
+        f'<inertia ixx="{inertia[0]}" iyy="{inertia[1]}" izz="{inertia[2]}" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+    )
+    joint = lambda name, parent, child, z: (
+        f'<joint name="{name}" type="continuous"><parent link="{parent}"/><child link="{child}"/><origin xyz="0 0 {z}"/>'
+        f'<axis xyz="0 1 0"/></joint>'
+    )
+    links = link("upper", -0.3, 2, (0.03, 0.02, 0.01)) + link("lower", -0.2, 1, (0.01, 0.02, 0.01))
+    joints = joint("shoulder", "base", "upper", 0) + joint("elbow", "upper", "lower", -0.6)
+    robot = hj.robots.from_mujoco(f'<robot name="arm"><link name="base"/>{links}{joints}</robot>')
+    assert robot.coordinates == ("shoulder", "elbow")
+    same = arm()
+    assert_allclose(robot.mass(Q, robot.params), same.mass(Q, same.params), rtol=1e-15)
+    assert_allclose(robot.inertial(Q, V, robot.params), same.inertial(Q, V, same.params), rtol=1e-14)
+
+
+def test_actuators():
+    """The forces of the inputs, by gear, beside that of the damper."""
+    robot = arm(control=lambda t, q, v, params: jnp.stack([q[1] * t, params.mass[0]]))
+    force = robot.forces(jnp.array(3.0), Q, V, robot.params)
+    assert_allclose(force, [-0.1 * 1 + 2, 20 * 3 * -0.8], rtol=1e-15)
+    with pytest.raises(ValueError, match=r"control must return shape \(2,\), one input for each actuator, not \(1,\)"):
+        arm(control=lambda t, q, v, params: q[:1]).forces(NOW, Q, V, robot.params)
+
+
+def test_transformations():
+    """Accelerations in a batch over a mass, one by one, and by their derivative against a central difference; float32 stays."""
+    robot = arm()
+    acceleration = lambda mass, q, v: robot.mechanism.acceleration(
+        NOW.astype(q.dtype), q, v, eqx.tree_at(lambda p: p.mass[1], robot.params, mass)
+    )
+    masses, step = jnp.array([0.5, 1.0, 2.0]), 1e-5
+    program = jax.jit(jax.vmap(lambda mass: (acceleration(mass, Q, V), jax.jacrev(acceleration)(mass, Q, V))))
+    values, slopes = program(masses)
+    assert_allclose(
+        values[1],
+        jnp.linalg.solve(
+            robot.mass(Q, robot.params), robot.forces(NOW, Q, V, robot.params) - robot.inertial(Q, V, robot.params)
+        ),
+        rtol=1e-13,
+    )
+    differences = (program(masses + step)[0] - program(masses - step)[0]) / (2 * step)
+    # The third derivative times step^2 / 6, and rounding over the step: both 1e-10 of the values, some 100.
+    assert_allclose(slopes, differences, rtol=0, atol=1e-8)
+    whole = jax.grad(lambda params: robot.mechanism.acceleration(NOW, Q, V, params) @ jnp.ones(2))(robot.params)
+    assert_allclose(whole.mass[1], slopes[1] @ jnp.ones(2), rtol=1e-12)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(whole))
+    single = jax.jit(acceleration)(masses[0].astype(jnp.float32), Q.astype(jnp.float32), V.astype(jnp.float32))
+    assert single.dtype == jnp.float32
+    # A condition of the mass matrix of some ten.
+    assert_allclose(single, values[0], rtol=1e-5)
+    x = Q.astype(jnp.float32)
+    assert robot.position(x, "hand").dtype == robot.jacobian(x, "hand").dtype == robot.energy(x, x).dtype == jnp.float32
+
+
+@pytest.mark.medium
+def test_an_arm_strikes_a_wall():
+    """In a system of contact; a mass is a leaf that a lens selects, and the mechanism has no numbers of its own."""
+    robot = arm()
+    wall = hj.contact.Contact(gap=lambda t, q, p: 0.5 - robot.position(q, "hand", p)[0], restitution=0.5)
+    system = hj.contact.contact_system(robot.mechanism, wall, robot.coordinates)
+    x = jnp.array([0.2, -0.1, -2.0, -1.0])
+
+    def energies(mass):
+        params = eqx.tree_at(lambda p: (p.mass[1], p.damping[0]), robot.params, (mass, jnp.array(0.0)))
+        event = hj.flow_to_guard(system, "U", 0.0, x, params)
+        return robot.energy(x[:2], x[2:], params), robot.energy(event.x[:2], event.x[2:], params), event
+
+    before, after, event = jax.jit(energies)(jnp.array(1.0))
+    assert event.result == "successful"
+    # Flight keeps the energy to the integrator's tolerance times its number of steps.
+    assert_allclose(after, before, rtol=1e-11)
+    assert_allclose(robot.position(event.x[:2], "hand")[0], 0.5, rtol=1e-13)
