@@ -52,42 +52,32 @@ def models(
 def _robot(path: str, as_json: bool) -> None:
     """What hyjax reads from a robot's file, link by link."""
     start_jax()
-    import numpy as np
-
     from ..robots import from_mujoco
 
     with as_misuse():
         robot = from_mujoco(path)
-    names = (*robot.coordinates, "world")
+    masses = [(body, on, float(mass)) for (body, on), mass in zip(robot.bodies, robot.params.mass, strict=True)]
     links = [
         {
             "coordinate": name,
-            "joint": "hinge" if turns else "slide",
-            "unit": "rad" if turns else "m",
-            "on": names[before],
-            "bodies": {
-                body: float(mass) for (body, on), mass in zip(robot.bodies, robot.params.mass, strict=True) if on == k
-            },
+            "joint": "hinge (rad)" if robot.turns[k] else "slide (m)",
+            "on": (*robot.coordinates, "world")[robot.before[k]],
+            "bodies": {body: mass for body, on, mass in masses if on == k},
             "sites": [site for site, on in robot.sites if on == k],
             "actuators": [each for each, gear in zip(robot.actuators, robot.params.gear, strict=True) if gear[k]],
         }
-        for k, (name, before, turns) in enumerate(zip(robot.coordinates, robot.before, robot.turns, strict=True))
+        for k, name in enumerate(robot.coordinates)
     ]
-    gravity = [float(each) for each in robot.params.gravity]
-    fixed = [site for site, on in robot.sites if on < 0]
     if as_json:
-        print(json.dumps({"links": links, "gravity": gravity, "fixed_sites": fixed}))
+        print(json.dumps({"links": links, "gravity": [float(each) for each in robot.params.gravity]}))
         return
-    rows = [
-        (each["coordinate"], f"{each['joint']} ({each['unit']})", each["on"])
-        + (", ".join(f"{body} {mass:.6g}" for body, mass in each["bodies"].items()),)
-        + (", ".join(each["sites"]), ", ".join(each["actuators"]))
-        for each in links
-    ]
-    notes = [f"mass that moves: {np.sum(robot.params.mass):.6g}; gravity: {', '.join(f'{each:g}' for each in gravity)}"]
-    notes += [f"sites that do not move: {', '.join(fixed)}"] * bool(fixed)
-    columns = ("coordinate", "joint", "on", "bodies, with masses", "sites", "actuators")
-    print(Table("", rows, columns, notes=notes).text())
+    with_masses = lambda link: link | {"bodies": [f"{name} {mass:.6g}" for name, mass in link["bodies"].items()]}
+    text = lambda value: value if isinstance(value, str) else ", ".join(value)
+    rows = [[text(value) for value in with_masses(link).values()] for link in links]
+    note = f"mass that moves: {sum(mass for *_, mass in masses):.6g}"
+    print(
+        Table("", rows, ("coordinate", "joint", "on", "bodies, with masses", "sites", "actuators"), notes=[note]).text()
+    )
 
 
 def _record(model: ModuleType) -> dict:

@@ -114,8 +114,7 @@ def from_mujoco(source: "str | Path | mujoco.MjModel", *, control: Callable | No
         actuators=tuple(name(kinds.mjOBJ_ACTUATOR, k) for k in range(len(model.actuator_trntype))),
         control=control,
     )
-    smallest = np.min(np.linalg.eigvalsh(np.asarray(robot.mass(jnp.stack(params.reference), params))))
-    if not smallest > 0:
+    if not np.all(np.linalg.eigvalsh(_mass(model, mujoco)) > 0):
         raise ValueError(
             "from_mujoco: the mass matrix is not positive definite: a link has neither mass nor armature. Give each body that "
             "moves a mass and an inertia, or its joint armature."
@@ -164,6 +163,16 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
         found.append("a file without a joint")
     if found:
         raise ValueError(f"from_mujoco: not supported: {'; '.join(found)}.")
+
+
+def _mass(model: Any, mujoco: Any) -> np.ndarray:
+    """MuJoCo's mass matrix in the state of the file; `mj_mulM` has it in all versions. It takes no program of JAX."""
+    data, mass = mujoco.MjData(model), np.zeros((model.nv, model.nv))
+    for part in (mujoco.mj_kinematics, mujoco.mj_comPos, getattr(mujoco, "mj_makeM", mujoco.mj_crb)):
+        part(model, data)
+    for row, unit in zip(mass, np.eye(model.nv), strict=True):
+        mujoco.mj_mulM(model, data, row, unit)
+    return mass
 
 
 def _composed(first: Place, then: Place) -> Place:

@@ -119,11 +119,11 @@ def test_the_impact_is_that_of_the_model():
 def test_gait_and_multipliers_are_those_of_the_model(compass):
     params = ROBOT.params
     orbit = hj.periodic_orbit(STEP, in_robot(compass_gait.guess(compass.params)), params)
-    # Both orbits are closed to 1e-13, which the least stable direction, 1 - 0.5, hardly enlarges.
-    assert_allclose(orbit.period, compass.period, rtol=0, atol=1e-11)
-    assert_allclose(orbit.x, in_robot(compass.x), rtol=0, atol=1e-11)
-    # Multipliers are of a matrix whose entries are as large as 10; those near zero are not sorted alike.
-    assert_allclose(np.abs(orbit.multipliers), np.abs(compass.multipliers), rtol=0, atol=1e-10)
+    # Both orbits are closed to rounding, some 1e-15, which the least stable multiplier, 0.6, enlarges by 1 / (1 - 0.6).
+    assert_allclose(orbit.period, compass.period, rtol=0, atol=1e-13)
+    assert_allclose(orbit.x, in_robot(compass.x), rtol=0, atol=1e-13)
+    # Derivatives of the flow have ten times the error of the flow.
+    assert_allclose(np.abs(orbit.multipliers), np.abs(compass.multipliers), rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow
@@ -138,6 +138,6 @@ def test_derivative_of_a_multiplier_by_a_mass_is_that_of_the_model(compass):
     along = lambda *given: jax.jvp(lambda value: largest(*given, value), (jnp.array(2.0),), (one,))
     theirs = along(compass_gait.step, x, compass.params, lambda p: p.mu)
     ours = along(STEP, in_robot(x), ROBOT.params, lambda p: p.mass[1])
-    assert_allclose(ours[0], theirs[0], rtol=0, atol=1e-10)
-    # The derivative has second derivatives of the flow, each accurate to the integrator's tolerance times their size, some 100.
-    assert_allclose(ours[1], theirs[1], rtol=0, atol=1e-9)
+    assert_allclose(ours[0], theirs[0], rtol=0, atol=1e-12)
+    # Second derivatives of the flow again have ten times the error.
+    assert_allclose(ours[1], theirs[1], rtol=0, atol=1e-11)
