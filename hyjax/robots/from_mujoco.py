@@ -34,7 +34,11 @@ Place = tuple[np.ndarray, np.ndarray]
 _HERE: Place = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
 
 
-def from_mujoco(source: "str | Path | mujoco.MjModel", *, control: Callable | None = None) -> Robot:
+def from_mujoco(
+    source: "str | Path | mujoco.MjModel",  # pyright: ignore[reportAttributeAccessIssue]
+    *,
+    control: Callable | None = None,
+) -> Robot:
     r"""A robot from MJCF or URDF: a path, the text of a file, or a compiled `mujoco.MjModel`.
 
     MuJoCo reads and compiles the file; its arrays become leaves of `robot.params`, and hyjax's own equations move the bodies (see

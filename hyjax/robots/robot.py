@@ -41,7 +41,9 @@ Quaternions = Float[Array, "count 4"]
 Numbers = Float[Array, " count"]
 # Numbers that are leaves of their own.
 Each = tuple[Scalar, ...]
-Links, Bodies, Columns = Float[Array, "links 3"], Float[Array, "bodies 3"], Float[Array, "bodies links 3"]
+Links = Float[Array, "links 3"]
+Bodies = Float[Array, "bodies 3"]
+Columns = Float[Array, "bodies links 3"]
 # Axes and anchors of the joints in the world; centres of mass and inertias of the bodies; the velocities and the rotation rates
 # of the bodies by the rate of each joint.
 Moved = tuple[Links, Links, Bodies, Float[Array, "bodies 3 3"], Columns, Columns]
@@ -241,7 +243,7 @@ class Robot(eqx.Module):
         centers = origin[links] + placed(rotation[links], params.center)
         principal = rotation[links] @ _rotations(params.inertia_quaternion.astype(q.dtype))
         inertias = jnp.einsum("bij,bj,bkj->bik", principal, params.inertia.astype(q.dtype), principal)
-        by = self._moves[1].astype(q.dtype)[:, :, None]
+        by = jnp.asarray(self._moves[1], q.dtype)[:, :, None]
         turning = by * jnp.where(np.array(self.turns)[:, None], axes, 0)
         return axes, anchors, centers, inertias, by * self._columns(axes, anchors, centers), turning
 

@@ -42,9 +42,11 @@ def test_dynamics_against_40_digits(name):
 
     q, v, mass, bias = (np.array([state[key] for state in states]) for key in ("q", "v", "M", "bias"))
     ours = found(jnp.asarray(q), jnp.asarray(v))
-    # Rounding of sums over up to 13 bodies.
-    assert_allclose(ours[0], mass, rtol=0, atol=1e-13 * np.max(np.abs(mass)))
-    assert_allclose(ours[1], bias, rtol=0, atol=1e-13 * np.max(np.abs(bias)))
+    # Rounding of sums over up to 13 bodies. MuJoCo 3.2.0 finds the axes of a `fullinertia` to 1e-10 only, 4.0.0 to rounding.
+    older = mujoco.__version__ < "4" and "fullinertia" in REFERENCE[name]["xml"]
+    size = 1e-10 if older else 1e-13
+    assert_allclose(ours[0], mass, rtol=0, atol=size * np.max(np.abs(mass)))
+    assert_allclose(ours[1], bias, rtol=0, atol=size * np.max(np.abs(bias)))
     for site, (place, slope) in sites.items():
         axes = slice(None) if len(place[0]) == 3 else slice(None, None, 2)
         assert_allclose(ours[2][site][0][:, axes], place, rtol=0, atol=1e-14)
