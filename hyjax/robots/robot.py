@@ -67,8 +67,8 @@ class RobotParams(eqx.Module):
     >>> robot = hj.robots.from_mujoco('''<mujoco><worldbody><body><joint name="lift" type="slide" axis="0 0 1"/>
     ...   <geom type="sphere" size="0.1" mass="2"/></body></worldbody></mujoco>''')
     >>> weight = lambda p: -robot.mechanism.coriolis(jnp.zeros(1), jnp.zeros(1), p)[0]
-    >>> weight(robot.params).round(6).tolist(), jax.grad(weight)(robot.params).mass[0].round(6).tolist()
-    (-19.62, -9.81)
+    >>> print(f"{weight(robot.params):.2f} {jax.grad(weight)(robot.params).mass[0]:.2f}")
+    -19.62 -9.81
     """
 
     gravity: Each
@@ -114,10 +114,9 @@ class Robot(eqx.Module):
     ...   <inertial pos="0 0 -1" mass="1" diaginertia="1e-9 1e-9 1e-9"/><site name="tip" pos="0 0 -1"/>
     ...   </body></worldbody></mujoco>''')
     >>> q, v = jnp.array([jnp.pi / 2]), jnp.zeros(1)
-    >>> arm.position(q, "tip").round(6).tolist(), arm.energy(q, v).round(6).tolist()
-    ([-1.0, 0.0, -0.0], -0.0)
-    >>> arm.mechanism.acceleration(jnp.array(0.0), q, v, arm.params).round(6).tolist()
-    [-9.81]
+    >>> acceleration = arm.mechanism.acceleration(jnp.array(0.0), q, v, arm.params)
+    >>> print(f"{arm.position(q, 'tip')[0]:.6f} {arm.energy(q, v + 2):.6f} {acceleration[0]:.6f}")
+    -1.000000 2.000000 -9.810000
 
     Source: Featherstone (2008), *Rigid Body Dynamics Algorithms*, ch. 4, 6; Kane, Levinson (1985), *Dynamics*, ch. 4, 6.
     """

@@ -168,7 +168,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_is_not_supported(message):
+def test_what_is_not_supported(message, tmp_path, monkeypatch):
+    # MuJoCo writes a file of its warnings.
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=f"^from_mujoco: .*{message}"):
         hj.robots.from_mujoco(REFUSED[message])
 
