@@ -52,9 +52,9 @@ def pressed(projected: Projection) -> Flag:
     return normal > jnp.sqrt(jnp.finfo(normal.dtype).eps) * jnp.linalg.norm(projected.load)
 
 
-def force_error(projected: Projection, row: int = 0) -> Scalar:
+def force_error(projected: Projection, row: int | slice = 0) -> Array:
     """The size of a normal force that counts as rounding, as in `pressed`."""
-    lever = jnp.linalg.norm(projected.jacobian[row])
+    lever = jnp.linalg.norm(projected.jacobian[row], axis=-1)
     size = jnp.sqrt(jnp.finfo(lever.dtype).eps) * jnp.linalg.norm(projected.load)
     return size / jnp.where(lever > 0, lever, 1)
 
@@ -74,7 +74,7 @@ def drift_errors(projected: Projection, tolerances: Tolerances) -> tuple[Forces,
     return steep * off, (steep + turning) * off
 
 
-def rises(projected: Projection, rate: Scalar, row: int) -> Flag:
+def rises(projected: Projection, rate: Array, row: int | slice) -> Array:
     """Whether a gap that opens at that rate rises by more than its rounding, for longer than the rounding of time.
 
     A lower bounce cannot be distinguished from rest, and the next crossing of the surface would be missed.

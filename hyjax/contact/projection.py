@@ -14,6 +14,7 @@ opposite sign: its block $J^\top$ is not negated.)
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._numerics.elimination import smallest_pivot, solve
@@ -156,22 +157,87 @@ def _eliminate(matrix: Square, columns: Columns) -> Columns:
     return nan_unless(definite, jnp.stack([solution[i] for i in range(m)]))
 
 
+def spread(compliance: Square, matrix: Square, change: Rows, may_depend: bool) -> Rows:
+    r"""The forces $y$ with $A y = \Delta$, of least norm where rows depend on each other: $A$ is the compliance, with the
+    columns of contacts that slide changed by friction. Rows and columns that take no part are zero."""
+    if not may_depend:
+        return _exchange(matrix + _ones(diagonal(compliance) <= 0, matrix), change[:, None])[:, 0]
+    lower, taken = _independent(compliance)
+    idle = _ones(~taken, matrix)
+    reduced = _exchange(lower.T @ lower + idle, lower.T @ jnp.column_stack([matrix, change]))
+    rows = reduced[:, :-1]
+    return rows.T @ _exchange(rows @ rows.T + idle, reduced[:, -1:])[:, 0]
+
+
+def tied(compliance: Square, held: Mask) -> Bool[Array, "rows rows"]:
+    """Whether a row, the second, moves only with another, the first, where those of `held` do not move; a row that cannot move
+    then does so with every other."""
+    lower, taken = _independent(jnp.where(held[:, None] & held, compliance, 0))
+    part = lower.T @ jnp.where(held[:, None], compliance, 0)
+    # W - W_h W_hh^+ W_h, with W_hh^+ = L (L^T L)^-2 L^T.
+    solved = _exchange(lower.T @ lower + _ones(~taken, compliance), part)
+    rest = compliance - solved.T @ solved
+    own, least = diagonal(rest), _REDUNDANT * diagonal(compliance)
+    left = own - rest**2 / jnp.where(own > least, own, 1)[:, None]
+    return ((own > least)[:, None] & (left <= least)) | (own <= least)
+
+
+def diagonal(matrix: Square) -> Rows:
+    """Two operations, of which `jnp.diagonal` has twenty."""
+    return jnp.sum(matrix * np.eye(len(matrix), dtype=matrix.dtype), axis=1)
+
+
+def _ones(where: Mask, like: Square) -> Square:
+    return jnp.where(np.eye(len(like), dtype=bool) & where, jnp.ones((), like.dtype), 0)
+
+
+def _exchange(matrix: Square, columns: Columns) -> Columns:
+    """The solution for each column by exchange of whole rows (Gauss-Jordan) without pivoting: few operations to compile."""
+    n = len(matrix)
+
+    def step(work, k):
+        pivot = work[k] / work[k, k]
+        return jnp.where((np.arange(n) == k)[:, None], pivot, work - work[:, k, None] * pivot), None
+
+    work = jnp.concatenate([matrix, columns], axis=1)
+    if n > _UNROLLED:
+        work, _ = jax.lax.scan(step, work, np.arange(n))
+    else:
+        for k in range(n):
+            work, _ = step(work, k)
+    return work[:, n:]
+
+
 def _least_norm(matrix: Square, columns: Columns) -> Columns:
-    r"""The solution of least norm, $L\,(L^\top L)^{-2}L^\top b$, by Cholesky's method with pivoting: $W = LL^\top$ with one
-    column of $L$ for each independent row of $W$. Plain arithmetic, unlike a singular value decomposition."""
-    rest, factors, taken = matrix, [], []
-    largest = jnp.max(jnp.diagonal(matrix))
-    for _ in range(matrix.shape[0]):
-        sizes = jnp.diagonal(rest)
+    r"""The solution of least norm, $L\,(L^\top L)^{-2}L^\top b$, with `_independent`. Plain arithmetic, unlike a singular value
+    decomposition."""
+    lower, taken = _independent(matrix)
+    gram = lower.T @ lower + _ones(~taken, matrix)
+    # XLA eliminates the equal matrices once.
+    solution = lower @ _eliminate(gram, _eliminate(gram, lower.T @ columns))
+    return nan_unless(jnp.all(jnp.isfinite(matrix)), solution)
+
+
+def _independent(matrix: Square) -> tuple[Square, Mask]:
+    """By Cholesky's method with pivoting $W = LL^\top$: one column of $L$ for each independent row of $W$, zero for the others;
+    and which columns are not zero."""
+    largest = jnp.max(diagonal(matrix))
+
+    def column(rest):
+        sizes = diagonal(rest)
         size = jnp.max(sizes)
         independent = size > _REDUNDANT * largest
         row = (jnp.arange(sizes.size) == jnp.argmax(sizes)).astype(rest.dtype) @ rest
         factor = jnp.where(independent, row / jnp.sqrt(jnp.where(independent, size, 1)), 0)
-        rest = rest - jnp.outer(factor, factor)
-        factors.append(factor)
-        taken.append(independent)
-    lower = jnp.stack(factors, axis=1)
-    gram = lower.T @ lower + jnp.diag(jnp.where(jnp.stack(taken), 0, 1).astype(matrix.dtype))
-    # XLA eliminates the equal matrices once.
-    solution = lower @ _eliminate(gram, _eliminate(gram, lower.T @ columns))
-    return nan_unless(jnp.all(jnp.isfinite(matrix)), solution)
+        return rest - jnp.outer(factor, factor), (factor, independent)
+
+    n = matrix.shape[0]
+    if n > _UNROLLED:
+        _, (factors, taken) = jax.lax.scan(lambda rest, _: column(rest), matrix, length=n)
+        return factors.T, taken
+    rest, columns = matrix, []
+    for _ in range(n):
+        rest, each = column(rest)
+        columns.append(each)
+    factors, taken = zip(*columns, strict=True)
+    return jnp.stack(factors, axis=1), jnp.stack(taken)

@@ -1,7 +1,7 @@
 r"""Bodies with a single contact: modes for approach, separation, sliding in both directions and sticking."""
 
 import functools as ft
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from .._system.results import choose, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
+from .contact_set import contact_set_system
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, project, Projection
@@ -25,7 +26,7 @@ _SIDES = {"S+": PerMode(1), "S-": PerMode(-1)}
 
 def contact_system(
     mechanism: Mechanism,
-    contact: Contact,
+    contact: Contact | Mapping[str, Contact],
     coordinates: Sequence[str],
     domain: Domain | None = None,
     units: Sequence[str] = (),
@@ -36,10 +37,10 @@ def contact_system(
     In flight $M\dot v + c = Q$; in contact $M\dot v + c = Q + J^\top f$ and $J\dot v + \dot Jv = 0$, where $J$ has the rows that
     the mode constrains: in `S` the row of the gap, in `C` also the row of the slip.
 
-    **Arguments:** `mechanism`, `contact`: a `Mechanism` and a `Contact`. `coordinates`: names of the `m` positions, such as
-    `("x", "y")`. The names of the state's coordinates are these, then `"x_rate"` and `"y_rate"`. `domain`: optional
-    `d(t, x, params)`, a domain of all modes (see `Mode`).
-    `units`, `time_unit`: optional, of the state's coordinates and of time, such as `("m", "m", "m/s", "m/s")` and `"s"`.
+    **Arguments:** `mechanism`, `contact`: a `Mechanism` and a `Contact`; or contacts by name, see below. `coordinates`: names of
+    the `m` positions, such as `("x", "y")`. The names of the state's coordinates are these, then `"x_rate"` and `"y_rate"`.
+    `domain`: optional `d(t, x, params)`, a domain of all modes (see `Mode`). `units`, `time_unit`: optional, of the state's
+    coordinates and of time, such as `("m", "m", "m/s", "m/s")` and `"s"`.
 
     **Returns:** a `HybridSystem` with the modes
 
@@ -53,6 +54,15 @@ def contact_system(
       normal force vanishes.
 
     A contact without `slip` has one frictionless `S` in place of `S+`, `S-` and `C`; a rough one has `C` alone.
+
+    **Contacts by name**, such as `{"heel": ..., "toe": ...}`, any number: one mode, `"contacts"`, whose state $(q, v,
+    \text{codes})$ holds a code of each contact, under its name: 0 open, 1 stuck (or closed, without friction), 2 and 3 sliding
+    with positive and negative slip. `start` finds the codes, `set_name` names them. The guards are one family: the gap of each
+    contact, or its normal force where the gap is closed; then, of each that may slide, the faces of its cone (first all positive
+    slips), or its slip. After an event impulses, and then forces, satisfy the laws of all contacts at once, as a linear
+    complementarity problem: that of Stewart and Trinkle, solved by Lemke's pivoting. Gaps that close together because the bodies
+    are rigid, such as those of the feet of a table, are one impact; other gaps that close together are `simultaneous_guards`. An
+    impact whose law would add energy is `nonfinite`.
 
     An impact's impulse $(p_n, p_t)$ stops the slip if $|p_t| \le \mu_s p_n$; otherwise
     $p_t = -\mu_k p_n\,\mathrm{sign}(s^+)$. A plastic impact never adds energy. Newton's law of restitution with $e > 0$ may add
@@ -73,15 +83,15 @@ def contact_system(
     >>> run.mode_names
     ('U', 'V', 'U', 'V', 'U', 'V', 'U', 'S')
 
-    Source: Kong, Payne, Zhu, Johnson (2024), Sec. V, eqs. 59-94 and Fig. 8.
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. V, eqs. 59-94 and Fig. 8; Stewart, Trinkle (1996), *An implicit time-stepping
+    scheme for rigid body dynamics with inelastic collisions and Coulomb friction*, Int. J. Numer. Methods Eng. 39.
     """
     names = names_of(coordinates)
     check_mechanism(mechanism)
+    if isinstance(contact, Mapping):
+        return contact_set_system(mechanism, contact, coordinates, domain, units, time_unit)
     if not isinstance(contact, Contact):
-        raise ValueError(
-            f"contact_system: contact must be a hj.contact.Contact, not {contact!r}. For several contacts, use "
-            "contacts_system."
-        )
+        raise ValueError(f"contact_system: contact must be a hj.contact.Contact, or contacts by name; got {contact!r}.")
     body = _Body(mechanism, contact)
     flight = Mode(body.fly, names, Apart((contact,), domain), tuple(units))
     held = Mode(body.hold, names, Closed(body, PerMode(0), domain), tuple(units))

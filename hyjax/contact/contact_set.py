@@ -1,0 +1,444 @@
+r"""Bodies with any number of contacts, each open, stuck or sliding: one mode, in whose state the set of contacts is held."""
+
+from collections.abc import Mapping, Sequence
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import stop_gradient
+from jaxtyping import Array, Bool, Float, Int
+
+from .._system.results import choose, nan_unless, RESULTS
+from .._system.system import Domain, HybridSystem, Mode, Transition
+from .._system.types import Flag, Params, State, Time
+from .contact import coefficient, Contact, gap, gap_rate
+from .laws import drift_errors, force_error, rises, Tolerances
+from .lemke import lemke
+from .mechanism import Mechanism, names_of
+from .projection import diagonal, project, Projection, Rows, spread, tied
+
+# The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
+OPEN, STUCK, FORWARD, BACKWARD = range(4)
+Codes = Int[Array, " contacts"]
+Contacts = Bool[Array, " contacts"]
+Numbers = Float[Array, " contacts"]
+# Friction above which a contact never slips, in the problem that decides on the set.
+_ROUGH = 1e6
+
+
+def contact_set_system(
+    mechanism: Mechanism,
+    contacts: Mapping[str, Contact],
+    coordinates: Sequence[str],
+    domain: Domain | None,
+    units: Sequence[str],
+    time_unit: str,
+) -> HybridSystem:
+    """The system of several contacts, see `contact_system`."""
+    _check_contacts(contacts)
+    bodies, names = ContactSet(mechanism, tuple(contacts.values()), domain), names_of(coordinates)
+    if twice := set(names) & set(contacts):
+        raise ValueError(f"contact_system: {sorted(twice)} name both a coordinate and a contact.")
+    mode = Mode(bodies.flow, names, bodies, tuple(units), held=tuple(contacts))
+    change = Transition("contacts", "contacts", guard=bodies.distances, reset=bodies.change, armed=bodies.may_change)
+    return HybridSystem({"contacts": mode}, (change,), time_unit)
+
+
+class ContactSet(eqx.Module):
+    r"""Vector field, guards, reset and domain of bodies with contacts, functions of `(t, x, params)`.
+
+    A state is $(q, v, \text{codes})$. A **row** is the gap of a contact, or its slip: first those of all gaps. A **role** is
+    what a contact may do when a set is chosen: `OPEN` none, `STUCK` whatever the laws say, `FORWARD` and `BACKWARD` slide that
+    way or open.
+    """
+
+    mechanism: Mechanism
+    contacts: tuple[Contact, ...]
+    further: Domain | None
+
+    @property
+    def with_slip(self) -> np.ndarray:
+        """The contacts whose slips are rows."""
+        return np.array([i for i, each in enumerate(self.contacts) if each.slip is not None], int)
+
+    @property
+    def faces(self) -> np.ndarray:
+        """The contacts that may slide against friction."""
+        return np.array([i for i, each in enumerate(self.contacts) if each.slips], int)
+
+    @property
+    def slips(self) -> Bool[np.ndarray, " contacts"]:
+        return np.isin(np.arange(len(self.contacts)), self.faces)
+
+    @property
+    def slip_rows(self) -> np.ndarray:
+        """The row of the slip of each of `faces`."""
+        return len(self.contacts) + np.searchsorted(self.with_slip, self.faces)
+
+    # Parts of the state
+
+    def codes(self, x: State) -> Codes:
+        return jnp.round(stop_gradient(x[x.size - len(self.contacts) :])).astype(int)
+
+    def moving(self, x: State) -> State:
+        """Positions and velocities."""
+        return x[: x.size - len(self.contacts)]
+
+    def projected(self, t: Time, x: State, params: Params) -> Projection:
+        return project(self.mechanism, self.contacts, t, self.moving(x), params)
+
+    def numbers(self, name: str, params: Params, like: Array) -> Numbers:
+        """A coefficient of all contacts, 0 where it is not given."""
+        values = [getattr(each, name) for each in self.contacts]
+        return jnp.stack([coefficient(0.0 if value is None else value, params, like) for value in values])
+
+    def gaps(self, t: Time, x: State, params: Params) -> Numbers:
+        q = x[: self.moving(x).size // 2]
+        return jnp.stack([gap(each, t, q, params) for each in self.contacts])
+
+    # Flow and guards
+
+    def flow(self, t: Time, x: State, params: Params) -> State:
+        projected = self.projected(t, x, params)
+        return projected.flow(self.hold(projected, self.codes(x), params))
+
+    def hold(self, projected: Projection, codes: Codes, params: Params) -> Rows:
+        """The forces of a set of contacts."""
+        return self.pushes(projected.compliance, -projected.drift, codes, params)
+
+    def pushes(self, compliance: Float[Array, "rows rows"], change: Rows, codes: Codes, params: Params) -> Rows:
+        """The forces (or impulses) that give the rows of a set that change of acceleration (or velocity), with friction."""
+        acting = jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK])
+        both = acting[:, None] & acting
+        if not self.faces.size:
+            compliance = jnp.where(both, compliance, 0)
+            return spread(compliance, compliance, jnp.where(acting, change, 0), self.may_depend)
+        against = self.against(codes, self.numbers("kinetic", params, change))
+        of_normal = compliance @ against
+        matrix = jnp.where(both, of_normal, 0)
+        force = spread(jnp.where(both, compliance, 0), matrix, jnp.where(acting, change, 0), self.may_depend)
+        # Where a push would close the gap friction has no solution (Painlevé's paradox).
+        return nan_unless(jnp.all(~acting | (diagonal(of_normal) > 0)), against @ force)
+
+    @property
+    def may_depend(self) -> bool:
+        """Whether rows may depend on each other."""
+        return len(self.contacts) > 2 or len(self.with_slip) > 1
+
+    def against(self, codes: Codes, kinetic: Numbers) -> Float[Array, "rows rows"]:
+        """All forces by those of the rows that act: of a contact that slides friction is a multiple of the normal force."""
+        side = jnp.where(codes == FORWARD, -1, jnp.where(codes == BACKWARD, 1, 0)) * kinetic
+        every = np.eye(len(self.contacts) + len(self.with_slip), dtype=kinetic.dtype)
+        return jnp.asarray(every) + (every[:, self.slip_rows] * side[self.faces]) @ every[self.faces]
+
+    @eqx.filter_jit
+    def distances(self, t: Time, x: State, params: Params) -> Float[Array, " guards"]:
+        """The guards: of each contact the gap, or the normal force where the gap is closed; of each that may slide, the distances
+        from the faces of the friction cone where a slip begins, first all positive slips, or where it slides its slip; 1 where a
+        guard is of no concern."""
+        codes, projected = self.codes(x), self.projected(t, x, params)
+        force = self.hold(projected, codes, params)
+        code, normal, tangential = codes[self.faces], force[self.faces], force[self.slip_rows]
+        room = self.numbers("static", params, force)[self.faces] * normal
+        slip = projected.velocity[self.slip_rows]
+        sliding = jnp.select([code == FORWARD, code == BACKWARD], [slip, -slip], jnp.ones_like(slip))
+        ahead = jnp.where(code == STUCK, room + tangential, sliding)
+        back = jnp.where(code == STUCK, room - tangential, 1)
+        count = len(self.contacts)
+        return jnp.concatenate([jnp.where(codes > OPEN, force[:count], self.gaps(t, x, params)), ahead, back])
+
+    @eqx.filter_jit
+    def may_change(self, t: Time, x: State, params: Params) -> Bool[Array, " guards"]:
+        """A cone has no faces where the normal force vanishes. And of gaps that close together because the bodies are rigid, or
+        slips that end together, the first one counts as the event."""
+        codes, projected, count = self.codes(x), self.projected(t, x, params), len(self.contacts)
+        pressed = self.hold(projected, codes, params)[:count] > force_error(projected, slice(count))
+        face = (codes != STUCK) | pressed
+        first, stops = jnp.ones(count, bool), jnp.ones(len(self.faces), bool)
+        if self.may_depend:
+            due, with_another = self.due(t, x, params, projected), self.tied(projected, codes)
+            earlier = np.tri(len(due), k=-1, dtype=bool).T
+            leads = ~jnp.any(earlier & due[:, None] & due & with_another, axis=0)
+            first, stops = leads[:count], leads[self.slip_rows]
+        return jnp.concatenate([first, face[self.faces] & stops, face[self.faces]])
+
+    def due(self, t: Time, x: State, params: Params, projected: Projection) -> Bool[Array, " rows"]:
+        """The gaps of open contacts, and the slips of those that slide, that are zero up to the errors of a flow."""
+        codes, count = self.codes(x), len(self.contacts)
+        near, still = drift_errors(projected, (0.0, 0.0))
+        gaps = (codes == OPEN) & (jnp.abs(self.gaps(t, x, params)) <= near[:count])
+        slips = (codes[self.with_slip] > STUCK) & (jnp.abs(projected.velocity[count:]) <= still[count:])
+        return jnp.concatenate([gaps, slips])
+
+    def tied(self, projected: Projection, codes: Codes) -> Bool[Array, "rows rows"]:
+        """Whether a row, the second, moves only with the first in a set of contacts."""
+        return tied(projected.compliance, jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK]))
+
+    # Events
+
+    def change(self, t: Time, x: State, params: Params, i: Int[Array, ""]) -> State:
+        r"""The state after the event of guard `i`: an impact where a gap closed; then the set of contacts by the laws.
+
+        An impact: impulses $p_n \ge 0$ with $\dot g_n^+ + e\,\dot g_n^- \ge 0$ at the contact that strikes, $\dot g_n^+ \ge 0$
+        at those that are closed, and friction. Then the contacts at rest hold, slide or open as their accelerations say.
+        """
+        codes, count = self.codes(x), len(self.contacts)
+        about = jnp.asarray(np.concatenate([np.arange(count), self.faces, self.faces]))[i] == jnp.arange(count)
+        gives, back = i >= count, i >= count + len(self.faces)
+        strikes = about & (codes == OPEN) & ~gives
+        opens = about & (codes > OPEN) & ~gives
+        # At the face of a cone the slip begins; where a slip vanishes the laws decide.
+        begins = jnp.where(codes == STUCK, jnp.where(back, BACKWARD, FORWARD), STUCK)
+        roles = jnp.select([about & gives, opens, strikes], [begins, OPEN, STUCK], codes)
+        projected = self.projected(t, x, params)
+        if self.may_depend:
+            # What moves only with the row of the event has its event too.
+            row = jnp.asarray(np.concatenate([np.arange(count), self.slip_rows, self.slip_rows]))[i]
+            others = self.due(t, x, params, projected) & self.tied(projected, codes)[row]
+            closing = others[:count] & ~about
+            strikes |= closing & jnp.any(strikes)
+            stops = jnp.zeros(count, bool).at[self.with_slip].set(others[count:])
+            roles = jnp.where(closing | (stops & (roles > STUCK) & ~(about & (codes == STUCK))), STUCK, roles)
+        struck = jnp.any(strikes)
+        roles_of_impact = jnp.where(struck & (roles > OPEN), STUCK, OPEN)
+        impulse, codes, bounces, fits = self.impact(projected, roles_of_impact, strikes, params)
+        after = projected.kick(jnp.where(struck, impulse, 0))
+        z = jnp.concatenate([after, x[x.size - count :]])
+        projected = self.projected(t, z, params)
+        resting = jnp.where(struck & ((codes == OPEN) | bounces), OPEN, jnp.where(struck, codes, roles))
+        chosen, holds, _ = self.choose(projected.compliance, projected.drift, resting, params)
+        good = holds & (fits | ~struck)
+        half = after.size // 2
+        return jnp.concatenate([after[:half], nan_unless(good, after[half:]), chosen.astype(x.dtype)])
+
+    def impact(
+        self, projected: Projection, roles: Codes, strikes: Contacts, params: Params
+    ) -> tuple[Rows, Codes, Contacts, Flag]:
+        """The impulses of an impact; what each contact that has one does, `OPEN` for the others; which open again; and whether
+        the laws have a solution that does not add energy."""
+        rows, count, velocity = slice(len(self.contacts)), len(self.contacts), projected.velocity
+        number = lambda name: self.numbers(name, params, velocity)
+        closing, settle = -velocity[rows], number("settle")
+        rebound = jnp.where(strikes, number("restitution"), 0)
+        bounces = (rebound > 0) & (closing > settle) & rises(projected, rebound * closing, rows)
+        rebound = jnp.where(bounces, rebound, 0)
+        gained = jnp.concatenate([rebound * -closing, jnp.zeros(len(self.with_slip), velocity.dtype)])
+        codes, fits, rates = self.choose(projected.compliance, velocity + gained, roles, params)
+        rates = rates - gained
+        # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
+        slow = (rates[rows] <= settle) | ~rises(projected, rates[rows], rows)
+        slips = jnp.zeros(count, velocity.dtype).at[self.with_slip].set(rates[count:])
+        added = jnp.where(self.slips, jnp.where(slips > 0, FORWARD, BACKWARD), STUCK)
+        codes = jnp.where((roles > OPEN) & (codes == OPEN) & slow, added, codes)
+        impulse = self.pushes(projected.compliance, -velocity - gained, codes, params)
+        after = velocity + projected.compliance @ impulse
+        work, size = impulse @ (velocity + after) / 2, jnp.abs(impulse) @ jnp.abs(velocity)
+        tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
+        return impulse, codes, bounces, fits & (work <= tolerance * size)
+
+    # The choice of a set
+
+    def choose(
+        self, compliance: Float[Array, "rows rows"], motion: Rows, roles: Codes, params: Params
+    ) -> tuple[Codes, Flag, Rows]:
+        r"""The set of contacts by the laws, for the acceleration (or velocity) `motion` of the rows without forces.
+
+        Of a contact that may stick, with $f_t = \beta_+ - \beta_-$ and a bound $\lambda$ of the slip's acceleration $a_t$,
+
+        $$0 \le f_n \perp a_n \ge 0, \quad 0 \le \beta_\pm \perp \lambda \pm a_t \ge 0, \quad
+          0 \le \lambda \perp \mu f_n - \beta_+ - \beta_- \ge 0$$
+
+        Static friction decides what sticks; what slides is then held by kinetic friction, and the others are asked again.
+
+        **Returns:** the codes; whether there is a solution; and the motion of the rows with forces, up to the square root of
+        rounding.
+
+        Source: Stewart, Trinkle (1996), *An implicit time-stepping scheme for rigid body dynamics with inelastic collisions and
+        Coulomb friction*, Int. J. Numer. Methods Eng. 39.
+        """
+        compliance, motion = stop_gradient((compliance, motion))
+        params = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, params)
+        static, kinetic = (jnp.minimum(self.numbers(name, params, motion), _ROUGH) for name in ("static", "kinetic"))
+
+        def ask(now):
+            roles, *_, count = now
+            codes, solved, after = self.solution(compliance, motion, roles, static, kinetic)
+            fixed = jnp.where((roles == STUCK) & (codes > STUCK), codes, roles)
+            return fixed, codes, solved, after, jnp.any(fixed != roles), count + 1
+
+        asked = ask((roles, jnp.array(0)))
+        going = lambda now: now[4] & (now[5] <= len(self.contacts))
+        _, codes, solved, after, *_ = jax.lax.while_loop(going, ask, asked) if self.faces.size else asked
+        # A rough contact that would have to slide has no solution.
+        rough = np.isin(np.arange(len(self.contacts)), self.with_slip) & ~self.slips
+        return codes, solved & ~jnp.any(rough & (codes > STUCK)), after
+
+    def solution(self, compliance, motion: Rows, roles: Codes, static: Numbers, kinetic: Numbers):
+        """The set of contacts, with the directions of those that slide, by one complementarity problem."""
+        count, slips, with_slip = len(self.contacts), len(self.with_slip), self.with_slip
+        rough = ~self.slips[with_slip]
+        friction = jnp.where(rough, _ROUGH, static[with_slip])
+        taking, tests = roles > OPEN, (roles == STUCK)[with_slip]
+        acting = jnp.concatenate([taking, tests])
+        size = diagonal(compliance)
+        scale = jnp.where(size > 0, size, 1) ** -0.5
+        scaled = scale[:, None] * compliance * scale
+        drive = motion * scale
+        largest = jnp.max(jnp.where(acting, jnp.abs(drive), 0), initial=0)
+        drive = drive / jnp.where(largest > 0, largest, 1)
+        of_normal = friction * scale[with_slip] / scale[count:]
+        against = self.against(jnp.where(roles > STUCK, roles, OPEN), kinetic) * scale / scale[:, None]
+
+        # Unknowns: the normal forces, friction in both directions, the bounds of the slips.
+        normal, slip = np.eye(count), np.eye(slips)
+        to_forces = jnp.concatenate([against[:, :count], against[:, count:], -against[:, count:]], axis=1)
+        rows = np.block(
+            [[normal, np.zeros((count, slips))], [np.zeros((slips, count)), slip], [np.zeros((slips, count)), -slip]]
+        )
+        matrix = rows @ scaled @ to_forces + float(jnp.finfo(motion.dtype).eps) ** 0.5 * np.eye(count + 2 * slips)
+        bound = np.concatenate([np.zeros((count, slips)), slip, slip])
+        cone = jnp.concatenate([(of_normal * normal[:, with_slip]).T, -slip, -slip], axis=1) / (1 + of_normal)[:, None]
+        matrix = jnp.block([[matrix, bound], [cone, jnp.zeros((slips, slips), motion.dtype)]])
+        offset = jnp.concatenate([rows @ drive, jnp.zeros(slips, motion.dtype)])
+        asked = jnp.concatenate([taking, tests, tests, tests])
+        matrix = jnp.where(asked[:, None] & asked, matrix, 0) + jnp.diag(jnp.where(asked, 0, 1).astype(motion.dtype))
+        forces, basic, solved = lemke(matrix, jnp.where(asked, offset, 1))
+
+        closed = basic[:count] & taking
+        moves = drive + scaled @ (to_forces @ forces[: count + 2 * slips])
+        way = jnp.where(moves[count:] > 0, FORWARD, BACKWARD)
+        slides = basic[count + 2 * slips :] & tests
+        codes = jnp.where(closed, roles, OPEN)
+        codes = codes.at[with_slip].set(jnp.where(closed[with_slip] & slides, way, codes[with_slip]))
+        return codes, solved, moves / scale * jnp.where(largest > 0, largest, 1)
+
+    # The domain
+
+    @property
+    def guarded(self) -> int:
+        return len(self.contacts)
+
+    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
+        """No gap that is open is negative, unless it opens: it may have drifted below zero. And what `further` says."""
+        q, v = jnp.split(self.moving(x), 2)
+        opening = jnp.stack(
+            [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
+        )
+        limits = jnp.where(self.codes(x) > OPEN, 1, opening)
+        further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
+        return jnp.concatenate([limits, *further])
+
+    def refusal(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> RESULTS:
+        """A run begins only where gaps and rates of the contacts that are closed vanish, with the slips of those that stick;
+        where no force is negative or outside its cone; and where no gap that is at rest would close."""
+        codes, projected, count = self.codes(x), self.projected(t, x, params), len(self.contacts)
+        near, still = drift_errors(projected, tolerances)
+        closed, small = codes > OPEN, force_error(projected, slice(count))
+        force = self.hold(projected, codes, params)
+        touches = jnp.abs(self.gaps(t, x, params)) <= near[:count]
+        rests = touches & (jnp.abs(projected.velocity[:count]) <= still[:count])
+        falls = (projected.drift + projected.compliance @ force)[:count]
+        least = float(jnp.finfo(x.dtype).eps) ** 0.5 * jnp.max(jnp.abs(projected.drift), initial=0)
+        good = jnp.where(closed, rests & ~(force[:count] < -small), ~(rests & (falls < -least)))
+        good &= ~((codes > STUCK) & ~self.slips) & (codes >= OPEN) & (codes <= BACKWARD)
+        slip, at_rest = projected.velocity[count:], jnp.abs(projected.velocity[count:]) <= still[count:]
+        code, of = codes[self.with_slip], self.with_slip
+        static = self.numbers("static", params, force)[of]
+        room = static * force[of] - jnp.abs(force[count:])
+        sticks = at_rest & (~self.slips[of] | ~(room < -small[of]))
+        side = jnp.where(code == FORWARD, 1, -1)
+        fine = jnp.select([code == OPEN, code == STUCK], [True, sticks], (side * slip > still[count:]) | at_rest)
+        return choose(jnp.all(good) & jnp.all(fine), RESULTS.successful, RESULTS.outside_domain)
+
+    def begun(self, t: Time, x: State, params: Params) -> tuple[Codes, Contacts, Contacts, Flag]:
+        """The codes of the contacts at positions and velocities `x`; which gaps are negative, which close at once; and whether
+        the laws have a solution."""
+        projected, count = project(self.mechanism, self.contacts, t, x, params), len(self.contacts)
+        rounding = 64 * float(jnp.finfo(x.dtype).eps)
+        near, still = drift_errors(projected, (rounding, rounding))
+        gaps, rates = self.gaps(t, jnp.append(x, jnp.zeros(count, x.dtype)), params), projected.velocity[:count]
+        touches = jnp.abs(gaps) <= near[:count]
+        roles = jnp.where(touches & (jnp.abs(rates) <= still[:count]), STUCK, OPEN)
+        slip = projected.velocity[self.slip_rows]
+        slides, way = jnp.abs(slip) > still[self.slip_rows], jnp.where(slip > 0, FORWARD, BACKWARD)
+        own = roles[self.faces]
+        roles = roles.at[self.faces].set(jnp.where((own > OPEN) & slides, way, own))
+        codes, fits, _ = self.choose(projected.compliance, projected.drift, roles, params)
+        return codes, (gaps < -near[:count]) & (rates <= still[:count]), touches & (rates < -still[:count]), fits
+
+
+def start(system: HybridSystem, x0: State, params: Params, *, t0: float | Time = 0.0) -> tuple[str, State]:
+    r"""The mode and the state at which bodies with a set of contacts begin: which contacts hold, and which way they slip.
+
+    A contact holds where its gap and the gap's rate vanish, and the accelerations by the laws of contact keep it closed; a block
+    at rest under a push beyond the limit of friction begins to slip, and one that is lifted flies.
+
+    **Arguments:** `system`, `params`: from `contact_system` with contacts by name, and its parameters. `x0`: positions and
+    velocities, shape `(2 m,)`, in the units of the vector field. `t0`: the time. Works under `jit` and `vmap`, where nothing is
+    refused and the state of a start without solution is NaN.
+
+    **Returns:** the name of the mode, and the state $(q, v, \text{codes})$, for `simulate`. `ValueError` where a gap is
+    negative, or closed and closing so that an impact is due, where the law of friction has no solution (Painlevé's paradox), and
+    for a state of another shape.
+
+    **Example:**
+
+    >>> mass = hj.contact.Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.stack([p, -9.81]))
+    >>> floor = hj.contact.Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=0.3, kinetic=0.2)
+    >>> block = hj.contact.contact_system(mass, {"floor": floor}, ("x", "y"))
+    >>> for push in (2.0, 4.0, -4.0):
+    ...     mode, x = hj.contact.start(block, jnp.zeros(4), jnp.array(push))
+    ...     print(hj.contact.set_name(block, x))
+    floor:stick
+    floor:slip+
+    floor:slip-
+    """
+    bodies = _bodies(system)
+    x0 = jnp.asarray(x0)
+    size = system.modes["contacts"].dimension - len(bodies.contacts)
+    if x0.shape != (size,) or not jnp.issubdtype(x0.dtype, jnp.floating):
+        raise ValueError(f"start: x0={x0} must be positions and velocities, floating point numbers of shape ({size},).")
+    codes, beyond, strikes, fits = bodies.begun(jnp.asarray(t0, x0.dtype), x0, params)
+    good = fits & ~jnp.any(beyond | strikes)
+    if not isinstance(good, jax.core.Tracer) and not good:
+        names = system.modes["contacts"].held
+        for flags, what in (
+            (beyond, "the gap is negative, and does not open. Move the bodies apart"),
+            (strikes, "the gap is closed and closes: an impact is due. Begin before or after the impact"),
+            (~fits, "the laws of contact have no solution: a contact that cannot slip slips, or Painlevé's paradox"),
+        ):
+            if jnp.any(flags):
+                which = [name for name, flag in zip(names, np.broadcast_to(flags, len(names)), strict=True) if flag]
+                raise ValueError(f"start: at x0={np.asarray(x0)}, {', '.join(which)}: {what}.")
+    return "contacts", nan_unless(good, jnp.concatenate([x0, codes.astype(x0.dtype)]))
+
+
+def set_name(system: HybridSystem, x: State) -> str:
+    """The name of the set of contacts in a state, such as `"heel:stick+toe:open"`: `open`, `stick`, `slip+` or `slip-`; `closed`
+    for a contact without friction. `ValueError` for a system without contacts by name. See `start`."""
+    contacts, names = _bodies(system).contacts, system.modes["contacts"].held
+    codes = np.asarray(x)[-len(names) :].round().astype(int)
+    held = ["closed" if each.slip is None else "stick" for each in contacts]
+    return "+".join(
+        f"{name}:{('open', sticks, 'slip+', 'slip-')[code]}"
+        for name, sticks, code in zip(names, held, codes, strict=True)
+    )
+
+
+def _bodies(system: HybridSystem) -> ContactSet:
+    domain = system.modes["contacts"].domain if "contacts" in system.modes else None
+    if not isinstance(domain, ContactSet):
+        raise ValueError("The system must be one that contact_system makes of contacts by name.")
+    return domain
+
+
+def _check_contacts(contacts: Mapping[str, Contact]) -> None:
+    if not contacts:
+        raise ValueError("contact_system: give at least one contact, such as {'left': hj.contact.Contact(...)}.")
+    for name, contact in contacts.items():
+        if not isinstance(name, str) or not name or "+" in name or ":" in name:
+            raise ValueError(f"contact_system: {name!r} cannot name a contact: '+' and ':' are for the names of sets.")
+        if not isinstance(contact, Contact):
+            raise ValueError(f"contact_system: contacts[{name!r}] must be a hj.contact.Contact, not {contact!r}.")

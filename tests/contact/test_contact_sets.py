@@ -1,0 +1,426 @@
+"""Contacts by name: sets that are held in the state, chosen by complementarity, against closed forms and systems of one contact."""
+
+import functools as ft
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax._testing import lemke
+from hyjax.contact import Contact, contact_system, Mechanism, set_name, start
+from hyjax.models import rocking_block
+
+GRAVITY = 9.81
+TIGHT = hj.Integrator(rtol=1e-12, atol=1e-12, unroll=False)
+
+
+def run(system, x, params, t1, integrator=TIGHT, max_jumps=40):
+    return hj.simulate(system, x, params, mode="contacts", t1=t1, max_jumps=max_jumps, integrator=integrator, throw=False)
+
+
+def names_of(trajectory):
+    """The names of the sets of contacts, one after another."""
+    return [set_name(trajectory.system, x) for x in trajectory.x_starts[: int(trajectory.jumps) + 1]]
+
+
+# A block of half width B and half height H with friction at its corners, of mass 1.
+B, H = 0.3, 0.5
+
+
+def lever(side, top, angle):
+    sine, cosine = jnp.sin(angle), jnp.cos(angle)
+    return jnp.stack([side * B * cosine + top * H * sine, side * B * sine - top * H * cosine])
+
+
+def corner(side, top=1, **coefficients):
+    return Contact(
+        lambda t, q, p: q[1] + lever(side, top, q[2])[1],
+        lambda t, q, v, p: v[0] - lever(side, top, q[2])[1] * v[2],
+        **coefficients,
+    )
+
+
+def block(corners, push=lambda t, p: 0.0, **coefficients):
+    mass = jnp.array([1.0, 1.0, (B**2 + H**2) / 3])
+    forces = lambda t, q, v, p: jnp.stack([push(t, p) * jnp.ones(()), -GRAVITY * jnp.ones(()), jnp.zeros(())])
+    return contact_system(
+        Mechanism(lambda q, p: jnp.diag(mass), forces),
+        {name: corner(*place, **coefficients) for name, place in corners.items()},
+        ("x", "y", "angle"),
+    )
+
+
+STANDS = {"left": (-1,), "right": (1,)}
+
+
+# The complementarity problem
+
+
+def solutions(matrix, offset):
+    """All solutions with a complementary basis, by enumeration."""
+    n, found = len(offset), []
+    for basic in itertools.product([False, True], repeat=n):
+        b = np.array(basic)
+        z = np.zeros(n)
+        if b.any():
+            z[b] = np.linalg.solve(matrix[np.ix_(b, b)], -offset[b])
+        if np.all(z >= -1e-9) and np.all(matrix @ z + offset >= -1e-9):
+            found.append(z)
+    return found
+
+
+def test_lemke_against_enumeration():
+    """Positive definite and not symmetric: one solution, which all 2^6 bases give; the pivots break ties by 1e-12."""
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(200, 6, 6))
+    skew = rng.normal(size=(200, 6, 6))
+    matrix = half @ half.transpose(0, 2, 1) / 6 + 0.1 * np.eye(6) + skew - skew.transpose(0, 2, 1)
+    offset = rng.normal(size=(200, 6))
+    z, basic, solved = jax.vmap(lemke)(jnp.asarray(matrix), jnp.asarray(offset))
+    assert np.all(solved)
+    for each in range(200):
+        (only,) = solutions(matrix[each], offset[each])
+        assert_allclose(z[each], only, rtol=0, atol=1e-9)
+        assert list(basic[each]) == list(only > 0)
+    assert {int(np.sum(each)) for each in basic} >= {1, 2, 3, 4}
+
+
+def test_lemke_without_solution():
+    """z >= 0 and -z - 1 >= 0 exclude each other."""
+    assert not lemke(jnp.array([[-1.0]]), jnp.array([-1.0]))[2]
+    assert lemke(jnp.array([[-1.0]]), jnp.array([1.0]))[2]
+
+
+# Friction
+
+
+@pytest.fixture(scope="module")
+def point():
+    """A point with friction on a floor, as a set of one contact and as a system of one contact."""
+    mass = Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.stack([p * t, -GRAVITY * jnp.ones(())]))
+    floor = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=0.3, kinetic=0.2)
+    return contact_system(mass, {"floor": floor}, ("x", "y")), contact_system(mass, floor, ("x", "y"))
+
+
+@pytest.mark.medium
+def test_one_contact_as_a_set(point):
+    """It falls, slides, sticks, and slides again when the growing push leaves the cone of static friction: as the system of one
+    contact, up to rounding."""
+    sets, modes = point
+    push = jnp.array(1.0)
+    x = jnp.array([0.0, 0.5, 3.0, 0.0])
+    ours = run(sets, jnp.append(x, 0.0), push, 4.0)
+    theirs = hj.simulate(modes, x, push, mode="U", t1=4.0, max_jumps=10, integrator=TIGHT)
+    assert names_of(ours) == ["floor:open", "floor:slip+", "floor:stick", "floor:slip+"]
+    assert theirs.mode_names == ("U", "S+", "C", "S+")
+    assert_allclose(ours.end_times[:3], theirs.end_times[:3], rtol=1e-13)
+    assert_allclose(ours.end_times[2], 0.3 * GRAVITY, rtol=1e-13)
+    assert_allclose(ours.x[:4], theirs.x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.medium
+def test_a_block_slides_and_stops():
+    """From the speed 2 it stops after 2 / (mu g); both corners hold or slide together, since the block is rigid."""
+    system = block(STANDS, static=0.3, kinetic=0.3)
+    slides = run(system, start(system, jnp.array([0.0, H, 0.0, 2.0, 0.0, 0.0]), None)[1], None, 3.0)
+    assert names_of(slides) == ["left:slip++right:slip+", "left:stick+right:stick"]
+    assert_allclose(slides.end_times[0], 2 / (0.3 * GRAVITY), rtol=1e-13)
+    assert_allclose(slides.x[0], 2 / (0.3 * GRAVITY), rtol=1e-12)
+
+
+def test_a_block_that_is_pushed_slides_or_tips():
+    """Under a push F at its centre it slides where F > mu g, tips where F > g B / H, whatever comes first. (The corner in front,
+    at the right, carries (g + F H / B) / 2.)"""
+    low, high = block(STANDS, lambda t, p: p, static=0.3, kinetic=0.2), block(STANDS, lambda t, p: p, static=0.9, kinetic=0.9)
+    rest = jnp.array([0.0, H, 0.0, 0.0, 0.0, 0.0])
+    named = lambda system, push: set_name(system, start(system, rest, jnp.array(push))[1])
+    assert named(low, 0.29 * GRAVITY) == named(high, 0.59 * GRAVITY) == "left:stick+right:stick"
+    assert named(low, 0.31 * GRAVITY) == "left:slip++right:slip+"
+    assert named(high, 0.61 * GRAVITY) == "left:open+right:stick"
+    assert named(low, -0.31 * GRAVITY) == "left:slip-+right:slip-"
+    # The forces of the corners, from balance.
+    bodies = high.modes["contacts"].domain
+    mode, x = start(high, rest, jnp.array(2.0))
+    force = bodies.hold(bodies.projected(jnp.zeros(()), x, jnp.array(2.0)), bodies.codes(x), jnp.array(2.0))
+    assert_allclose(force[:2], [(GRAVITY - 2 * H / B) / 2, (GRAVITY + 2 * H / B) / 2], rtol=1e-13)
+    assert_allclose(force[2] + force[3], -2.0, rtol=1e-13)
+
+
+@pytest.mark.medium
+def test_a_block_thrown_with_spin():
+    """Four corners with friction and restitution: it bounces and comes to rest on a side; energy never grows."""
+    corners = {"left": (-1,), "right": (1,), "above left": (-1, -1), "above right": (1, -1)}
+    system = block(corners, static=0.5, kinetic=0.4, restitution=0.3, settle=0.05)
+    thrown = jnp.array([0.0, 1.5, 0.4, 2.0, 0.0, -3.0, 0, 0, 0, 0])
+    ends = run(system, thrown, None, 6.0, max_jumps=60)
+    assert ends.result == hj.RESULTS.successful
+    sets = names_of(ends)
+    assert sets[0].count("open") == 4 and sets[-1].count("stick") == 2 and any("slip" in each for each in sets)
+    energy = lambda x: x[3] ** 2 / 2 + x[4] ** 2 / 2 + (B**2 + H**2) / 6 * x[5] ** 2 + GRAVITY * x[1]
+    jumps = int(ends.jumps)
+    before, after = (np.array([energy(x) for x in each[:jumps]]) for each in (ends.x_ends, ends.x_starts[1:]))
+    assert np.all(after <= before + 1e-12)
+    # Without friction at work energy is kept between the events.
+    free = np.array([each.count("slip") == 0 for each in sets[:jumps]])
+    begun = np.array([energy(x) for x in ends.x_starts[:jumps]])
+    assert_allclose(before[free], begun[free], rtol=1e-9)
+    # At rest on a side; the gaps of a contact drift by the solver's errors.
+    assert_allclose(ends.x[3:6], 0, rtol=0, atol=1e-9)
+    assert_allclose(ends.x[1], B if abs(math.sin(float(ends.x[2]))) > 0.5 else H, rtol=1e-9)
+
+
+# Rigid bodies on many feet
+
+
+@pytest.fixture(scope="module")
+def table():
+    """A rigid body on eight rough feet, in a row below its centre."""
+    height = lambda at, angle: at * jnp.sin(angle) - 0.5 * jnp.cos(angle)
+    foot = lambda at: Contact(
+        lambda t, q, p: q[1] + height(at, q[2]), lambda t, q, v, p: v[0] - height(at, q[2]) * v[2], static=math.inf
+    )
+    bodies = Mechanism(
+        lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.3])), lambda t, q, v, p: jnp.array([0.0, -GRAVITY, 0.0])
+    )
+    return contact_system(bodies, {f"foot{i}": foot(at) for i, at in enumerate(np.linspace(-1, 1, 8))}, ("x", "y", "angle"))
+
+
+@pytest.mark.medium
+def test_eight_feet_stand_and_land(table):
+    """At rest it stays for ever. Dropped with a tilt it strikes with one end, turns about it, and then all other feet strike at once,
+    since the body is rigid: one impact."""
+    rest = jnp.array([0.0, 0.5, 0.0, 0.0, 0.0, 0.0])
+    mode, x = start(table, rest, None)
+    assert set_name(table, x).count("stick") == 8
+    stands = run(table, x, None, 100.0)
+    assert stands.result == hj.RESULTS.successful and int(stands.jumps) == 0
+    assert_allclose(stands.x[:6], rest, rtol=0, atol=1e-10)
+    lands = run(table, jnp.concatenate([rest.at[1].set(1.0).at[2].set(0.3), jnp.zeros(8)]), None, 5.0)
+    assert lands.result == hj.RESULTS.successful
+    assert [each.count("stick") for each in names_of(lands)] == [0, 1, 8]
+    # The first foot falls by 1 - sin(0.3) - 0.5 cos(0.3).
+    fall = 1 - math.sin(0.3) - 0.5 * math.cos(0.3)
+    assert_allclose(lands.end_times[0], math.sqrt(2 * fall / GRAVITY), rtol=1e-13)
+
+
+@pytest.mark.medium
+def test_rocking_block_as_a_set():
+    """Each corner rough: as the model, up to rounding."""
+    params = rocking_block.Params()
+    corners = {"left": rocking_block.corner(-1), "right": rocking_block.corner(1)}
+    system = contact_system(Mechanism(rocking_block.mass, rocking_block.forces), corners, ("x", "y", "theta"))
+    mode, x = rocking_block.start(params)
+    model = hj.simulate(rocking_block.system, x, params, mode=mode, t1=2.0, max_jumps=8, integrator=TIGHT)
+    ours = run(system, start(system, x, params)[1], params, 2.0)
+    labels = {"left": "left:stick+right:open", "right": "left:open+right:stick"}
+    assert names_of(ours) == [labels[name] for name in model.mode_names]
+    jumps = int(model.jumps)
+    assert_allclose(ours.end_times[:jumps], model.end_times[:jumps], rtol=1e-12)
+    assert_allclose(ours.x[:6], model.x, rtol=0, atol=1e-12)
+
+
+# Impacts
+
+
+def struck(system, x, contact, params):
+    """The state after the impact of a contact, by its number."""
+    (way,) = system.transitions
+    x = jnp.asarray(x)
+    assert abs(float(way.guard(jnp.zeros(()), x, params)[contact])) < 1e-15
+    return np.asarray(way.reset(jnp.zeros(()), x, params, jnp.array(contact)))
+
+
+FALL = Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.array([0.0, -1.0]))
+
+
+def wedge(angle, restitution):
+    """A floor, and a wall whose face looks back at `angle` from the vertical: leaning away, or hanging over."""
+    normal = jnp.array([-jnp.cos(angle), jnp.sin(angle)])
+    contacts = {"floor": Contact(lambda t, q, p: q[1], restitution=restitution),
+                "wall": Contact(lambda t, q, p: normal @ q + 1.0, restitution=restitution)}  # fmt: skip
+    return contact_system(FALL, contacts, ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    "angle, name, after",
+    [
+        # On the floor against a slope: what is left along it lifts the bead off the floor.
+        (np.pi / 4, "floor:open+wall:closed", [0.5, 0.5]),
+        # Under an overhang: along it the bead would go into the floor, so both stop it.
+        (-np.pi / 4, "floor:closed+wall:closed", [0.0, 0.0]),
+    ],
+)
+def test_plastic_impact_in_a_corner(angle, name, after):
+    system = wedge(angle, 0.0)
+    end = struck(system, [1 / np.cos(angle), 0.0, 1.0, 0.0, 1.0, 0.0], 1, None)
+    assert set_name(system, end) == name
+    assert_allclose(end[2:4], after, rtol=0, atol=1e-15)
+
+
+def test_elastic_impact_in_a_corner():
+    """Under the overhang, from the impulses p, r >= 0 along both normals with s = sin 45: v' = 1 - s p, 0 = r - s p, and the rate
+    s (1 + e) of the wall's gap gained, p - s r = s (1 + e)."""
+    e, s = 0.6, 0.5**0.5
+    system = wedge(-np.pi / 4, e)
+    end = struck(system, [2**0.5, 0.0, 1.0, 0.0, 1.0, 0.0], 1, None)
+    assert set_name(system, end) == "floor:closed+wall:open"
+    assert_allclose(end[2:4], [1 - s * s * (1 + e) / (1 - s**2), 0], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("e", [0.0, 0.5])
+@pytest.mark.parametrize("inertia", [1 / 3, 3.0])
+def test_other_end_of_a_rod(e, inertia):
+    """The left end rests, the right end strikes at rate -2. Its impulse p gives the left end the rate (1 - 1/J) p: a rod whose mass
+    is near its middle, J < 1, presses it down, and it stays; one with its mass outside lifts it off."""
+    rod = Mechanism(lambda q, p: jnp.diag(jnp.stack([1.0, p])), lambda t, q, v, p: jnp.array([-1.0, 0.0]))
+    end_of = lambda side, t, q, p: q[0] + side * q[1]
+    ends = {name: Contact(ft.partial(end_of, side), restitution=e) for name, side in (("left", -1), ("right", 1))}
+    system = contact_system(rod, ends, ("y", "phi"))
+    end = struck(system, [0.5, -0.5, -1.0, -1.0, 1.0, 0.0], 1, jnp.array(inertia))
+    stays = inertia < 1
+    p = 2 * (1 + e) / (1 + 1 / inertia)
+    assert_allclose(end[2] + end[3], 2 * e, rtol=1e-14, atol=1e-15)
+    assert_allclose(end[2] - end[3], 0 if stays else (1 - 1 / inertia) * p, rtol=1e-14, atol=1e-15)
+    closed = {True: "closed", False: "open"}
+    assert set_name(system, end) == f"left:{closed[stays]}+right:{closed[e == 0]}"
+
+
+def test_energy_never_grows_in_random_impacts():
+    """10 000 impacts of three contacts with friction and restitution, one that strikes and two that may be closed: kinetic energy does
+    not grow, or the state is NaN, where Newton's law would add energy."""
+    rng = np.random.default_rng(3)
+    rows = lambda p, k: (p["normal"][k], p["tangent"][k])
+    contact = lambda k: Contact(
+        lambda t, q, p: rows(p, k)[0] @ q, lambda t, q, v, p: rows(p, k)[1] @ v, restitution=lambda p: p["e"],
+        static=lambda p: p["friction"], kinetic=lambda p: p["friction"],
+    )  # fmt: skip
+    bodies = Mechanism(lambda q, p: p["mass"])
+    system = contact_system(bodies, {f"c{k}": contact(k) for k in range(3)}, ("a", "b", "c", "d"))
+    (way,) = system.transitions
+    count = 10_000
+    half, turned = rng.normal(size=(count, 4, 4)), rng.normal(size=(count, 4))
+    params = {
+        "mass": half @ half.transpose(0, 2, 1) + 0.3 * np.eye(4), "normal": rng.normal(size=(count, 3, 4)),
+        "tangent": rng.normal(size=(count, 3, 4)), "e": rng.choice([0.0, 0.5], count), "friction": rng.uniform(0, 0.5, count),
+    }  # fmt: skip
+    closed = rng.integers(0, 2, (count, 2))
+    # The rates of what is closed are zero, and the third gap closes.
+    held = params["normal"][:, :2] * closed[:, :, None]
+    turned = turned - np.einsum("nij,nj->ni", np.linalg.pinv(held), np.einsum("nij,nj->ni", held, turned))
+    turned = turned * -np.sign(np.einsum("ni,ni->n", params["normal"][:, 2], turned))[:, None]
+    x = np.concatenate([np.zeros((count, 4)), turned, closed, np.zeros((count, 1))], axis=1)
+    params = jax.tree.map(jnp.asarray, params)
+    after = jax.jit(jax.vmap(lambda x, p: way.reset(jnp.zeros(()), x, p, jnp.array(2))))(jnp.asarray(x), params)
+    energy = lambda v: np.einsum("ni,nij,nj->n", v, params["mass"], v) / 2
+    gained = energy(np.asarray(after)[:, 4:8]) - energy(turned)
+    lost = np.isnan(gained)
+    assert np.all(gained[~lost] <= 1e-9 * energy(turned)[~lost])
+    assert np.mean(lost[params["e"] == 0]) < 0.02 and np.mean(lost) < 0.2
+    # Gaps do not close any more, and those of contacts that are open and apart do open.
+    rates = np.einsum("nki,ni->nk", params["normal"], np.asarray(after)[:, 4:8])
+    touching = np.concatenate([closed == 1, np.ones((count, 1), bool)], axis=1)
+    assert np.all(rates[~lost][touching[~lost]] >= -1e-7)
+
+
+def test_a_body_that_lifts_off_after_a_plastic_impact():
+    """The free acceleration of the gap is positive after it: no contact, and no accumulation of impacts."""
+    pull = lambda q, v, p: v[0]**2 + 0.5 * v[1]**2 + 0.3 * jnp.cos(q[0] - q[1]) * v[0] * v[1] + 0.2 * (q[0] + jnp.sin(q[1]))  # fmt: skip
+    walls = {"near": Contact(lambda t, q, p: q[0] + 0.37 * jnp.sin(q[1]) + 0.1), "far": Contact(lambda t, q, p: 10 - q[0])}
+    system = contact_system(hj.contact.lagrangian(pull), walls, ("u", "w"))
+    ends = run(system, jnp.array([1.06, 0.5, -1.3, 0.2, 0.0, 0.0]), None, 4.0)
+    assert ends.result == hj.RESULTS.successful
+    assert names_of(ends) == ["near:open+far:open"] * 2
+
+
+def sliding_rod(friction):
+    """Painlevé's: a rod of length 2 with the mass 1 slides on its lower end at 45 degrees."""
+    rod = Mechanism(lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 1 / 3])), lambda t, q, v, p: jnp.array([0.0, -1.0, 0.0]))
+    tip = Contact(
+        lambda t, q, p: q[1] - jnp.sin(q[2]), lambda t, q, v, p: v[0] + jnp.sin(q[2]) * v[2], static=friction, kinetic=friction
+    )
+    wall = Contact(lambda t, q, p: 100 - q[0])
+    return contact_system(rod, {"tip": tip, "wall": wall}, ("x", "y", "angle"))
+
+
+@pytest.mark.parametrize("friction, solvable", [(0.5, True), (2.0, False)])
+def test_painleve(friction, solvable):
+    """With the angle a the gap's compliance under a normal force with friction, 1 + 3 cos a (cos a - mu sin a), is negative for
+    mu = 2 and a slip to the right: no force keeps the gap closed, and none lets it open."""
+    x = jnp.array([0.0, math.sin(math.pi / 4), math.pi / 4, 1.0, 0.0, 0.0])
+    system = sliding_rod(friction)
+    compliance = 1 + 3 * 0.5 * (1 - friction)
+    assert (compliance > 0) == solvable
+    if solvable:
+        assert set_name(system, start(system, x, None)[1]) == "tip:slip++wall:open"
+    else:
+        with pytest.raises(ValueError, match=r"tip, wall: the laws of contact have no solution.* Painlevé"):
+            start(system, x, None)
+
+
+# Derivatives, and what is refused
+
+
+@pytest.mark.medium
+def test_derivatives_through_contacts(point):
+    """A point falls, slides and stops: forward and reverse mode, and the second derivative, against the closed form
+    x = v sqrt(2h/g) + (v - mu sqrt(2 g h))^2 / (2 mu g), in which the impact takes mu times the impulse sqrt(2 g h)."""
+    sets, _ = point
+    mu = 0.2
+
+    def stops(z):
+        speed, height = z
+        x = jnp.stack([0 * speed, height, speed, 0 * speed, 0 * speed])
+        return hj.simulate(sets, x, jnp.array(0.0), mode="contacts", t1=4.0, max_jumps=4, integrator=TIGHT).x[0]
+
+    def exact(z):
+        speed, height = z
+        down = jnp.sqrt(2 * GRAVITY * height)
+        return speed * down / GRAVITY + (speed - mu * down) ** 2 / (2 * mu * GRAVITY)
+
+    z = jnp.array([3.0, 0.5])
+    assert_allclose(stops(z), exact(z), rtol=1e-12)
+    assert_allclose(jax.jacfwd(stops)(z), jax.grad(exact)(z), rtol=1e-10)
+    assert_allclose(jax.grad(stops)(z), jax.grad(exact)(z), rtol=1e-10)
+    assert_allclose(jax.hessian(stops)(z), jax.hessian(exact)(z), rtol=1e-8)
+
+
+def test_starts_that_are_refused(point):
+    system, modes = point
+    for x, match in (
+        ([0.0, -0.1, 0.0, 0.0], "floor: the gap is negative, and does not open"),
+        ([0.0, 0.0, 0.0, -1.0], "floor: the gap is closed and closes"),
+        ([0.0, 0.0, 0.0], r"of shape \(4,\)"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            start(system, jnp.array(x), jnp.array(0.0))
+    with pytest.raises(ValueError, match="contact_system makes of contacts by name"):
+        start(modes, jnp.zeros(4), jnp.array(0.0))
+    # Traced: NaN where it would be refused.
+    begun = jax.vmap(lambda y: start(system, jnp.stack([0.0, y, 0.0, 0.0]), jnp.array(0.0))[1])(jnp.array([1.0, 0.0, -1.0]))
+    assert_allclose(begun[:, 4], [0.0, 1.0, np.nan])
+    # Codes that do not belong to the state.
+    bodies = system.modes["contacts"].domain
+    refused = lambda *x: bodies.refusal(jnp.zeros(()), jnp.array(x), jnp.array(0.0), (1e-8, 1e-8)) != hj.RESULTS.successful
+    assert not refused(0.0, 0.0, 0.0, 0.0, 1.0) and not refused(0.0, 0.0, 2.0, 0.0, 2.0) and not refused(0.0, 1.0, 0.0, 0.0, 0.0)
+    assert refused(0.0, 1.0, 0.0, 0.0, 1.0) and refused(0.0, 0.0, 2.0, 0.0, 3.0) and refused(0.0, 0.0, 2.0, 0.0, 1.0)
+    # A body at rest on the floor that is called open would fall through.
+    assert refused(0.0, 0.0, 0.0, 0.0, 0.0) and refused(0.0, 0.0, 0.0, 0.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    "contacts, match",
+    [
+        ({}, "at least one contact"),
+        ({"a+b": Contact(lambda t, q, p: q[0])}, "'a\\+b' cannot name a contact"),
+        ({"x": Contact(lambda t, q, p: q[0])}, "'x'.* name both a coordinate and a contact"),
+        ({"floor": 3.0}, "must be a hj.contact.Contact, not 3.0"),
+    ],
+)
+def test_contacts_that_are_refused(contacts, match):
+    with pytest.raises(ValueError, match=match):
+        contact_system(FALL, contacts, ("x", "y"))
