@@ -29,7 +29,7 @@ from scipy.linalg import expm  # noqa: E402
 
 import hyjax as hj  # noqa: E402
 
-DAMPING, AIR, DRIVE, FREQUENCY, RESTITUTION, STOP = 1.5e-4, 0.05, 0.1, 1.7, 0.5, 0.2
+DAMPING, AIR, DRIVE, FREQUENCY, RESTITUTION, STOP = 1.5e-4, 0.05, 0.1, 1.75, 0.5, 0.3
 PERIOD = 2 * np.pi / FREQUENCY
 
 

@@ -116,9 +116,18 @@ class ContactSet(eqx.Module):
             compliance = jnp.where(both, compliance, 0)
             return spread(compliance, compliance, jnp.where(acting, change, 0), self.may_depend)
         against = self.against(codes, self.numbers("kinetic", params, change))
-        of_normal = compliance @ against
-        matrix = jnp.where(both, of_normal, 0)
-        force = spread(jnp.where(both, compliance, 0), matrix, jnp.where(acting, change, 0), self.may_depend)
+        of_normal, change = compliance @ against, jnp.where(acting, change, 0)
+        compliance, matrix = (jnp.where(both, each, 0) for each in (compliance, of_normal))
+        force = spread(compliance, matrix, change, self.may_depend)
+        if self.may_depend:
+            # Friction of rows that depend on each other is shared in proportion to the bounds mu f_n, which all reach together.
+            bound = (self.numbers("static", params, change) * force[: len(self.contacts)])[self.faces]
+            least = float(jnp.finfo(change.dtype).eps) ** 0.5 * jnp.max(jnp.abs(bound), initial=0)
+            shares = (
+                jnp.ones_like(change).at[self.slip_rows].set(jnp.where(least > 0, jnp.maximum(bound, least), 1) ** 0.5)
+            )
+            both = shares[:, None] * shares
+            force = shares * spread(compliance * both, matrix * both, change * shares, True)
         # Where a push would close the gap friction has no solution (Painlevé's paradox).
         return nan_unless(jnp.all(~acting | (diagonal(of_normal) > 0)), against @ force)
 
@@ -162,19 +171,24 @@ class ContactSet(eqx.Module):
             earlier = np.tri(len(due), k=-1, dtype=bool).T
             leads = ~jnp.any(earlier & due[:, None] & due & with_another, axis=0)
             first, stops = leads[:count], leads[self.slip_rows]
-        return jnp.concatenate([first, face[self.faces] & stops, face[self.faces]])
+        return jnp.concatenate([first, face[self.faces] & stops, face[self.faces] & stops])
 
     def due(self, t: Time, x: State, params: Params, projected: Projection) -> Bool[Array, " rows"]:
-        """The gaps of open contacts, and the slips of those that slide, that are zero up to the errors of a flow."""
+        """The rows that are about to have an event: gaps of open contacts, and slips of those that slide, that are zero up to the
+        errors of a flow, and the slips of contacts that stick and are at a face of their cones."""
         codes, count = self.codes(x), len(self.contacts)
         near, still = drift_errors(projected, (0.0, 0.0))
         gaps = (codes == OPEN) & (jnp.abs(self.gaps(t, x, params)) <= near[:count])
         slips = (codes[self.with_slip] > STUCK) & (jnp.abs(projected.velocity[count:]) <= still[count:])
-        return jnp.concatenate([gaps, slips])
+        force = self.hold(projected, codes, params)
+        bound = self.numbers("static", params, force)[self.with_slip] * force[self.with_slip]
+        near = bound - jnp.abs(force[count:]) <= float(np.finfo(force.dtype).eps) ** 0.5 * jnp.abs(bound)
+        return jnp.concatenate([gaps, slips | (near & (codes == STUCK)[self.with_slip] & self.slips[self.with_slip])])
 
     def tied(self, projected: Projection, codes: Codes) -> Bool[Array, "rows rows"]:
-        """Whether a row, the second, moves only with the first in a set of contacts."""
-        return tied(projected.compliance, jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK]))
+        """Whether a row, the second, moves only with the first where closed gaps, and the slips of rough contacts, rest."""
+        rough = (codes == STUCK)[self.with_slip] & ~self.slips[self.with_slip]
+        return tied(projected.compliance, jnp.concatenate([codes > OPEN, rough]))
 
     # Events
 
@@ -200,7 +214,7 @@ class ContactSet(eqx.Module):
             closing = others[:count] & ~about
             strikes |= closing & jnp.any(strikes)
             stops = jnp.zeros(count, bool).at[self.with_slip].set(others[count:])
-            roles = jnp.where(closing | (stops & (roles > STUCK) & ~(about & (codes == STUCK))), STUCK, roles)
+            roles = jnp.where(closing | (stops & (roles > STUCK) & ~about), STUCK, roles)
         struck = jnp.any(strikes)
         roles_of_impact = jnp.where(struck & (roles > OPEN), STUCK, OPEN)
         impulse, codes, bounces, fits = self.impact(projected, roles_of_impact, strikes, params)
@@ -209,6 +223,11 @@ class ContactSet(eqx.Module):
         projected = self.projected(t, z, params)
         resting = jnp.where(struck & ((codes == OPEN) | bounces), OPEN, jnp.where(struck, codes, roles))
         chosen, holds, _ = self.choose(projected.compliance, projected.drift, resting, params)
+        force = self.hold(projected, chosen, params)
+        room = self.numbers("static", params, force)[self.with_slip] * force[self.with_slip] - jnp.abs(force[count:])
+        bounded = (chosen[self.with_slip] == STUCK) & self.slips[self.with_slip]
+        least = -(float(np.finfo(x.dtype).eps) ** 0.5) * jnp.max(jnp.abs(force), initial=0)
+        holds &= jnp.all((chosen == OPEN) | (force[:count] >= least)) & jnp.all(~bounded | (room >= least))
         good = holds & (fits | ~struck)
         half = after.size // 2
         return jnp.concatenate([after[:half], nan_unless(good, after[half:]), chosen.astype(x.dtype)])
@@ -236,7 +255,9 @@ class ContactSet(eqx.Module):
         after = velocity + projected.compliance @ impulse
         work, size = impulse @ (velocity + after) / 2, jnp.abs(impulse) @ jnp.abs(velocity)
         tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
-        return impulse, codes, bounces, fits & (work <= tolerance * size)
+        pushes = impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0)
+        opens = (roles == OPEN) | (after[rows] >= -tolerance * jnp.max(jnp.abs(velocity), initial=0))
+        return impulse, codes, bounces, fits & (work <= tolerance * size) & jnp.all(pushes & opens)
 
     # The choice of a set
 
@@ -308,11 +329,16 @@ class ContactSet(eqx.Module):
 
         closed = basic[:count] & taking
         moves = drive + scaled @ (to_forces @ forces[: count + 2 * slips])
+        eps = float(jnp.finfo(motion.dtype).eps)
+        # At the face of a cone, without slip: one of several contacts of a rigid body, of which the others hold.
+        slides = basic[count + 2 * slips :] & tests & (jnp.abs(moves[count:]) > eps**0.375)
         way = jnp.where(moves[count:] > 0, FORWARD, BACKWARD)
-        slides = basic[count + 2 * slips :] & tests
         codes = jnp.where(closed, roles, OPEN)
         codes = codes.at[with_slip].set(jnp.where(closed[with_slip] & slides, way, codes[with_slip]))
-        return codes, solved, moves / scale * jnp.where(largest > 0, largest, 1)
+        # Forces that grow without bound move what they should hold.
+        held = jnp.concatenate([codes > OPEN, codes[with_slip] == STUCK])
+        sound = jnp.all(~held | (jnp.abs(moves) <= eps**0.375))
+        return codes, solved & sound, moves / scale * jnp.where(largest > 0, largest, 1)
 
     # The domain
 

@@ -1,4 +1,5 @@
-"""Contacts by name: sets that are held in the state, chosen by complementarity, against closed forms and systems of one contact."""
+"""Contacts by name: sets that are held in the state, chosen by complementarity, against closed forms and systems of one
+contact."""
 
 import functools as ft
 import itertools
@@ -20,7 +21,9 @@ TIGHT = hj.Integrator(rtol=1e-12, atol=1e-12, unroll=False)
 
 
 def run(system, x, params, t1, integrator=TIGHT, max_jumps=40):
-    return hj.simulate(system, x, params, mode="contacts", t1=t1, max_jumps=max_jumps, integrator=integrator, throw=False)
+    return hj.simulate(
+        system, x, params, mode="contacts", t1=t1, max_jumps=max_jumps, integrator=integrator, throw=False
+    )
 
 
 def names_of(trajectory):
@@ -113,7 +116,7 @@ def test_one_contact_as_a_set(point):
     contact, up to rounding."""
     sets, modes = point
     push = jnp.array(1.0)
-    x = jnp.array([0.0, 0.5, 3.0, 0.0])
+    x = jnp.array([0.0, 0.5, 1.5, 0.0])
     ours = run(sets, jnp.append(x, 0.0), push, 4.0)
     theirs = hj.simulate(modes, x, push, mode="U", t1=4.0, max_jumps=10, integrator=TIGHT)
     assert names_of(ours) == ["floor:open", "floor:slip+", "floor:stick", "floor:slip+"]
@@ -133,10 +136,32 @@ def test_a_block_slides_and_stops():
     assert_allclose(slides.x[0], 2 / (0.3 * GRAVITY), rtol=1e-12)
 
 
+@pytest.mark.medium
+def test_a_push_that_grows():
+    """Under the push F = t the block slips where t = mu g, though the corners carry different weights: a rigid body slips at both
+    corners or at none. The derivative of the time is g. Then kinetic friction, half of it, holds back."""
+    system = block(STANDS, lambda t, p: t, static=lambda p: p, kinetic=lambda p: p / 2)
+
+    def slips(mu):
+        rest = jnp.stack([0 * mu, H + 0 * mu, *jnp.zeros(4), *jnp.ones(2)])
+        pushed = run(system, rest, mu, 4.0, max_jumps=4)
+        return pushed.end_times[0], pushed.x[3]
+
+    mu = jnp.array(0.3)
+    time, speed = slips(mu)
+    assert_allclose(time, 0.3 * GRAVITY, rtol=1e-13)
+    exact = lambda mu: (4.0**2 - (mu * GRAVITY) ** 2) / 2 - mu / 2 * GRAVITY * (4.0 - mu * GRAVITY)
+    assert_allclose(speed, exact(mu), rtol=1e-11)
+    assert_allclose(jax.jacfwd(slips)(mu), (GRAVITY, jax.grad(exact)(mu)), rtol=1e-9)
+
+
 def test_a_block_that_is_pushed_slides_or_tips():
     """Under a push F at its centre it slides where F > mu g, tips where F > g B / H, whatever comes first. (The corner in front,
     at the right, carries (g + F H / B) / 2.)"""
-    low, high = block(STANDS, lambda t, p: p, static=0.3, kinetic=0.2), block(STANDS, lambda t, p: p, static=0.9, kinetic=0.9)
+    low, high = (
+        block(STANDS, lambda t, p: p, static=0.3, kinetic=0.2),
+        block(STANDS, lambda t, p: p, static=0.9, kinetic=0.9),
+    )
     rest = jnp.array([0.0, H, 0.0, 0.0, 0.0, 0.0])
     named = lambda system, push: set_name(system, start(system, rest, jnp.array(push))[1])
     assert named(low, 0.29 * GRAVITY) == named(high, 0.59 * GRAVITY) == "left:stick+right:stick"
@@ -145,7 +170,7 @@ def test_a_block_that_is_pushed_slides_or_tips():
     assert named(low, -0.31 * GRAVITY) == "left:slip-+right:slip-"
     # The forces of the corners, from balance.
     bodies = high.modes["contacts"].domain
-    mode, x = start(high, rest, jnp.array(2.0))
+    _, x = start(high, rest, jnp.array(2.0))
     force = bodies.hold(bodies.projected(jnp.zeros(()), x, jnp.array(2.0)), bodies.codes(x), jnp.array(2.0))
     assert_allclose(force[:2], [(GRAVITY - 2 * H / B) / 2, (GRAVITY + 2 * H / B) / 2], rtol=1e-13)
     assert_allclose(force[2] + force[3], -2.0, rtol=1e-13)
@@ -187,15 +212,17 @@ def table():
     bodies = Mechanism(
         lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.3])), lambda t, q, v, p: jnp.array([0.0, -GRAVITY, 0.0])
     )
-    return contact_system(bodies, {f"foot{i}": foot(at) for i, at in enumerate(np.linspace(-1, 1, 8))}, ("x", "y", "angle"))
+    return contact_system(
+        bodies, {f"foot{i}": foot(at) for i, at in enumerate(np.linspace(-1, 1, 8))}, ("x", "y", "angle")
+    )
 
 
 @pytest.mark.medium
 def test_eight_feet_stand_and_land(table):
-    """At rest it stays for ever. Dropped with a tilt it strikes with one end, turns about it, and then all other feet strike at once,
-    since the body is rigid: one impact."""
+    """At rest it stays for ever. Dropped with a tilt it strikes with one end, turns about it, and then all other feet strike at
+    once, since the body is rigid: one impact."""
     rest = jnp.array([0.0, 0.5, 0.0, 0.0, 0.0, 0.0])
-    mode, x = start(table, rest, None)
+    _, x = start(table, rest, None)
     assert set_name(table, x).count("stick") == 8
     stands = run(table, x, None, 100.0)
     assert stands.result == hj.RESULTS.successful and int(stands.jumps) == 0
@@ -251,8 +278,8 @@ def wedge(angle, restitution):
     [
         # On the floor against a slope: what is left along it lifts the bead off the floor.
         (np.pi / 4, "floor:open+wall:closed", [0.5, 0.5]),
-        # Under an overhang: along it the bead would go into the floor, so both stop it.
-        (-np.pi / 4, "floor:closed+wall:closed", [0.0, 0.0]),
+        # Under an overhang: along it the bead would go into the floor, so both stop it; then its weight rests on the floor alone.
+        (-np.pi / 4, "floor:closed+wall:open", [0.0, 0.0]),
     ],
 )
 def test_plastic_impact_in_a_corner(angle, name, after):
@@ -269,14 +296,14 @@ def test_elastic_impact_in_a_corner():
     system = wedge(-np.pi / 4, e)
     end = struck(system, [2**0.5, 0.0, 1.0, 0.0, 1.0, 0.0], 1, None)
     assert set_name(system, end) == "floor:closed+wall:open"
-    assert_allclose(end[2:4], [1 - s * s * (1 + e) / (1 - s**2), 0], rtol=0, atol=1e-15)
+    assert_allclose(end[2:4], [1 - s * s * (1 + e) / (1 - s**2), 0], rtol=0, atol=4e-15)
 
 
 @pytest.mark.parametrize("e", [0.0, 0.5])
 @pytest.mark.parametrize("inertia", [1 / 3, 3.0])
 def test_other_end_of_a_rod(e, inertia):
-    """The left end rests, the right end strikes at rate -2. Its impulse p gives the left end the rate (1 - 1/J) p: a rod whose mass
-    is near its middle, J < 1, presses it down, and it stays; one with its mass outside lifts it off."""
+    """The left end rests, the right end strikes at rate -2. Its impulse p gives the left end the rate (1 - 1/J) p: a rod whose
+    mass is near its middle, J < 1, presses it down, and it stays; one with its mass outside lifts it off."""
     rod = Mechanism(lambda q, p: jnp.diag(jnp.stack([1.0, p])), lambda t, q, v, p: jnp.array([-1.0, 0.0]))
     end_of = lambda side, t, q, p: q[0] + side * q[1]
     ends = {name: Contact(ft.partial(end_of, side), restitution=e) for name, side in (("left", -1), ("right", 1))}
@@ -291,8 +318,8 @@ def test_other_end_of_a_rod(e, inertia):
 
 
 def test_energy_never_grows_in_random_impacts():
-    """10 000 impacts of three contacts with friction and restitution, one that strikes and two that may be closed: kinetic energy does
-    not grow, or the state is NaN, where Newton's law would add energy."""
+    """10 000 impacts of three contacts with friction and restitution, one that strikes and two that may be closed: kinetic
+    energy does not grow, or the state is NaN, where Newton's law would add energy."""
     rng = np.random.default_rng(3)
     rows = lambda p, k: (p["normal"][k], p["tangent"][k])
     contact = lambda k: Contact(
@@ -330,7 +357,10 @@ def test_energy_never_grows_in_random_impacts():
 def test_a_body_that_lifts_off_after_a_plastic_impact():
     """The free acceleration of the gap is positive after it: no contact, and no accumulation of impacts."""
     pull = lambda q, v, p: v[0]**2 + 0.5 * v[1]**2 + 0.3 * jnp.cos(q[0] - q[1]) * v[0] * v[1] + 0.2 * (q[0] + jnp.sin(q[1]))  # fmt: skip
-    walls = {"near": Contact(lambda t, q, p: q[0] + 0.37 * jnp.sin(q[1]) + 0.1), "far": Contact(lambda t, q, p: 10 - q[0])}
+    walls = {
+        "near": Contact(lambda t, q, p: q[0] + 0.37 * jnp.sin(q[1]) + 0.1),
+        "far": Contact(lambda t, q, p: 10 - q[0]),
+    }
     system = contact_system(hj.contact.lagrangian(pull), walls, ("u", "w"))
     ends = run(system, jnp.array([1.06, 0.5, -1.3, 0.2, 0.0, 0.0]), None, 4.0)
     assert ends.result == hj.RESULTS.successful
@@ -341,7 +371,10 @@ def sliding_rod(friction):
     """Painlevé's: a rod of length 2 with the mass 1 slides on its lower end at 45 degrees."""
     rod = Mechanism(lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 1 / 3])), lambda t, q, v, p: jnp.array([0.0, -1.0, 0.0]))
     tip = Contact(
-        lambda t, q, p: q[1] - jnp.sin(q[2]), lambda t, q, v, p: v[0] + jnp.sin(q[2]) * v[2], static=friction, kinetic=friction
+        lambda t, q, p: q[1] - jnp.sin(q[2]),
+        lambda t, q, v, p: v[0] + jnp.sin(q[2]) * v[2],
+        static=friction,
+        kinetic=friction,
     )
     wall = Contact(lambda t, q, p: 100 - q[0])
     return contact_system(rod, {"tip": tip, "wall": wall}, ("x", "y", "angle"))
@@ -350,13 +383,13 @@ def sliding_rod(friction):
 @pytest.mark.parametrize("friction, solvable", [(0.5, True), (2.0, False)])
 def test_painleve(friction, solvable):
     """With the angle a the gap's compliance under a normal force with friction, 1 + 3 cos a (cos a - mu sin a), is negative for
-    mu = 2 and a slip to the right: no force keeps the gap closed, and none lets it open."""
-    x = jnp.array([0.0, math.sin(math.pi / 4), math.pi / 4, 1.0, 0.0, 0.0])
+    mu = 2 and a slip to the left: no force keeps the gap closed, and without force it would close."""
+    x = jnp.array([0.0, math.sin(math.pi / 4), math.pi / 4, -1.0, 0.0, 0.0])
     system = sliding_rod(friction)
     compliance = 1 + 3 * 0.5 * (1 - friction)
     assert (compliance > 0) == solvable
     if solvable:
-        assert set_name(system, start(system, x, None)[1]) == "tip:slip++wall:open"
+        assert set_name(system, start(system, x, None)[1]) == "tip:slip-+wall:open"
     else:
         with pytest.raises(ValueError, match=r"tip, wall: the laws of contact have no solution.* Painlevé"):
             start(system, x, None)
@@ -386,7 +419,7 @@ def test_derivatives_through_contacts(point):
     assert_allclose(stops(z), exact(z), rtol=1e-12)
     assert_allclose(jax.jacfwd(stops)(z), jax.grad(exact)(z), rtol=1e-10)
     assert_allclose(jax.grad(stops)(z), jax.grad(exact)(z), rtol=1e-10)
-    assert_allclose(jax.hessian(stops)(z), jax.hessian(exact)(z), rtol=1e-8)
+    assert_allclose(jax.hessian(stops)(z), jax.hessian(exact)(z), rtol=1e-8, atol=1e-9)
 
 
 def test_starts_that_are_refused(point):
@@ -401,12 +434,20 @@ def test_starts_that_are_refused(point):
     with pytest.raises(ValueError, match="contact_system makes of contacts by name"):
         start(modes, jnp.zeros(4), jnp.array(0.0))
     # Traced: NaN where it would be refused.
-    begun = jax.vmap(lambda y: start(system, jnp.stack([0.0, y, 0.0, 0.0]), jnp.array(0.0))[1])(jnp.array([1.0, 0.0, -1.0]))
+    begun = jax.vmap(lambda y: start(system, jnp.stack([0.0, y, 0.0, 0.0]), jnp.array(0.0))[1])(
+        jnp.array([1.0, 0.0, -1.0])
+    )
     assert_allclose(begun[:, 4], [0.0, 1.0, np.nan])
     # Codes that do not belong to the state.
     bodies = system.modes["contacts"].domain
-    refused = lambda *x: bodies.refusal(jnp.zeros(()), jnp.array(x), jnp.array(0.0), (1e-8, 1e-8)) != hj.RESULTS.successful
-    assert not refused(0.0, 0.0, 0.0, 0.0, 1.0) and not refused(0.0, 0.0, 2.0, 0.0, 2.0) and not refused(0.0, 1.0, 0.0, 0.0, 0.0)
+    refused = lambda *x: (
+        bodies.refusal(jnp.zeros(()), jnp.array(x), jnp.array(0.0), (1e-8, 1e-8)) != hj.RESULTS.successful
+    )
+    assert (
+        not refused(0.0, 0.0, 0.0, 0.0, 1.0)
+        and not refused(0.0, 0.0, 2.0, 0.0, 2.0)
+        and not refused(0.0, 1.0, 0.0, 0.0, 0.0)
+    )
     assert refused(0.0, 1.0, 0.0, 0.0, 1.0) and refused(0.0, 0.0, 2.0, 0.0, 3.0) and refused(0.0, 0.0, 2.0, 0.0, 1.0)
     # A body at rest on the floor that is called open would fall through.
     assert refused(0.0, 0.0, 0.0, 0.0, 0.0) and refused(0.0, 0.0, 0.0, 0.0, 4.0)
