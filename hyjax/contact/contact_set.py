@@ -250,12 +250,14 @@ class ContactSet(eqx.Module):
         slow = (rates[rows] <= settle) | ~rises(projected, rates[rows], rows)
         slips = jnp.zeros(count, velocity.dtype).at[self.with_slip].set(rates[count:])
         added = jnp.where(self.slips, jnp.where(slips > 0, FORWARD, BACKWARD), STUCK)
-        codes = jnp.where((roles > OPEN) & (codes == OPEN) & slow, added, codes)
+        settled = (roles > OPEN) & (codes == OPEN) & slow
+        codes = jnp.where(settled, added, codes)
         impulse = self.pushes(projected.compliance, -velocity - gained, codes, params)
         after = velocity + projected.compliance @ impulse
         work, size = impulse @ (velocity + after) / 2, jnp.abs(impulse) @ jnp.abs(velocity)
         tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
-        pushes = impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0)
+        # What settles may be pulled.
+        pushes = jnp.any(settled) | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
         opens = (roles == OPEN) | (after[rows] >= -tolerance * jnp.max(jnp.abs(velocity), initial=0))
         return impulse, codes, bounces, fits & (work <= tolerance * size) & jnp.all(pushes & opens)
 
