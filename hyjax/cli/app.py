@@ -21,6 +21,7 @@ import typer
 
 from .._results import installed
 from .arguments import Misuse, NotFound
+from .own_module import OwnModel
 
 app = typer.Typer(
     add_completion=True,
@@ -85,6 +86,8 @@ def run() -> None:
         # The reader has gone, to whom Python would write once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
+        if isinstance(getattr(error, "obj", None), OwnModel):
+            _stop(str(error), 2)
         # click's usage errors can format themselves; any other exception is a defect, and keeps its traceback.
         if not hasattr(error, "format_message"):
             raise

@@ -30,10 +30,6 @@ NEEDED = {
 }
 
 
-class Missing(Misuse, AttributeError):
-    """Something that a file lacks: for `hasattr` it is missing, for a command that needs it the request is invalid."""
-
-
 class OwnModel(ModuleType):
     """A user's module, with the attributes of a model."""
 
@@ -112,8 +108,10 @@ class OwnModel(ModuleType):
         given = getattr(self.module, name)
         return given(params) if callable(given) else given
 
-    def _missing(self, name: str) -> Missing:
-        return Missing(f"{self.path}: the file lacks {name}, which this command needs. Add {NEEDED.get(name, name)}.")
+    def _missing(self, name: str) -> AttributeError:
+        """For `hasattr` it is missing; for a command that needs it the request is invalid (`run` in `app.py`)."""
+        said = f"{self.path}: the file lacks {name}, which this command needs. Add {NEEDED.get(name, name)}."
+        return AttributeError(said, name=name, obj=self)
 
 
 def is_file(name: str) -> bool:

@@ -422,6 +422,8 @@ def start(system: HybridSystem, x0: State, params: Params, *, t0: float | Time =
     floor:stick
     floor:slip+
     floor:slip-
+
+    Source: Stewart, Trinkle (1996), Int. J. Numer. Methods Eng. 39, for the problem that decides.
     """
     bodies = _bodies(system)
     x0 = jnp.asarray(x0)
@@ -444,8 +446,24 @@ def start(system: HybridSystem, x0: State, params: Params, *, t0: float | Time =
 
 
 def set_name(system: HybridSystem, x: State) -> str:
-    """The name of the set of contacts in a state, such as `"heel:stick+toe:open"`: `open`, `stick`, `slip+` or `slip-`; `closed`
-    for a contact without friction. `ValueError` for a system without contacts by name. See `start`."""
+    """The name of the set of contacts in a state, such as `"heel:stick+toe:open"`.
+
+    A contact is `open`, `stick`, `slip+` or `slip-`, by the sign of its slip; without friction `open` or `closed`.
+
+    **Arguments:** `system`: from `contact_system` with contacts by name. `x`: its state, shape `(n,)`, such as one of
+    `Trajectory.x_starts`. **Returns:** a text. `ValueError` for a system without contacts by name.
+
+    **Example:**
+
+    >>> ball = hj.contact.lagrangian(lambda q, v, p: v @ v / 2)
+    >>> walls = {"left": hj.contact.Contact(lambda t, q, p: q[0]), "right": hj.contact.Contact(lambda t, q, p: 1 - q[0])}
+    >>> system = hj.contact.contact_system(ball, walls, coordinates=("y",))
+    >>> hj.contact.set_name(system, jnp.array([0.0, 0.0, 1.0, 0.0]))
+    'left:closed+right:open'
+
+    Source: Johnson, Burden, Koditschek (2016), *A hybrid systems model for simple manipulation and self-manipulation systems*,
+    Int. J. Robot. Res. 35, for modes that are sets of contacts.
+    """
     contacts, names = _bodies(system).contacts, system.modes["contacts"].held
     codes = np.asarray(x)[-len(names) :].round().astype(int)
     held = ["closed" if each.slip is None else "stick" for each in contacts]

@@ -356,7 +356,11 @@ def test_energy_never_grows_in_random_impacts():
 
 def test_a_body_that_lifts_off_after_a_plastic_impact():
     """The free acceleration of the gap is positive after it: no contact, and no accumulation of impacts."""
-    pull = lambda q, v, p: v[0]**2 + 0.5 * v[1]**2 + 0.3 * jnp.cos(q[0] - q[1]) * v[0] * v[1] + 0.2 * (q[0] + jnp.sin(q[1]))  # fmt: skip
+
+    def pull(q, v, p):
+        kinetic = v[0] ** 2 + 0.5 * v[1] ** 2 + 0.3 * jnp.cos(q[0] - q[1]) * v[0] * v[1]
+        return kinetic + 0.2 * (q[0] + jnp.sin(q[1]))
+
     walls = {
         "near": Contact(lambda t, q, p: q[0] + 0.37 * jnp.sin(q[1]) + 0.1),
         "far": Contact(lambda t, q, p: 10 - q[0]),
