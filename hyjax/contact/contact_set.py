@@ -82,7 +82,7 @@ class ContactSet(eqx.Module):
     def codes(self, x: State) -> Codes:
         return jnp.round(stop_gradient(x[x.size - len(self.contacts) :])).astype(int)
 
-    def moving(self, x: State) -> State:
+    def moving(self, x: State) -> Float[Array, " moving"]:
         """Positions and velocities."""
         return x[: x.size - len(self.contacts)]
 
@@ -100,7 +100,7 @@ class ContactSet(eqx.Module):
 
     # Flow and guards
 
-    def flow(self, t: Time, x: State, params: Params) -> State:
+    def flow(self, t: Time, x: State, params: Params) -> Float[Array, " moving"]:
         projected = self.projected(t, x, params)
         return projected.flow(self.hold(projected, self.codes(x), params))
 
@@ -397,7 +397,9 @@ class ContactSet(eqx.Module):
         return codes, (gaps < -near[:count]) & (rates <= still[:count]), touches & (rates < -still[:count]), fits
 
 
-def start(system: HybridSystem, x0: State, params: Params, *, t0: float | Time = 0.0) -> tuple[str, State]:
+def start(
+    system: HybridSystem, x0: State, params: Params, *, t0: float | Time = 0.0
+) -> tuple[str, Float[Array, " state"]]:
     r"""The mode and the state at which bodies with a set of contacts begin: which contacts hold, and which way they slip.
 
     A contact holds where its gap and the gap's rate vanish, and the accelerations by the laws of contact keep it closed; a block
@@ -445,7 +447,7 @@ def start(system: HybridSystem, x0: State, params: Params, *, t0: float | Time =
     return "contacts", nan_unless(good, jnp.concatenate([x0, codes.astype(x0.dtype)]))
 
 
-def set_name(system: HybridSystem, x: State) -> str:
+def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
     """The name of the set of contacts in a state, such as `"heel:stick+toe:open"`.
 
     A contact is `open`, `stick`, `slip+` or `slip-`, by the sign of its slip; without friction `open` or `closed`.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._system.per_mode import number, PerMode
 from .._system.results import choose, RESULTS
@@ -125,7 +125,7 @@ class Apart(eqx.Module):
     contacts: tuple[Contact, ...]
     further: Domain | None
     # Which contacts hold: their gaps, kept closed by a force, are no limits.
-    held: PerMode | None = None
+    held: PerMode | Bool[Array, " contacts"] | None = None
 
     @property
     def guarded(self) -> int:

@@ -455,17 +455,3 @@ def test_starts_that_are_refused(point):
     assert refused(0.0, 1.0, 0.0, 0.0, 1.0) and refused(0.0, 0.0, 2.0, 0.0, 3.0) and refused(0.0, 0.0, 2.0, 0.0, 1.0)
     # A body at rest on the floor that is called open would fall through.
     assert refused(0.0, 0.0, 0.0, 0.0, 0.0) and refused(0.0, 0.0, 0.0, 0.0, 4.0)
-
-
-@pytest.mark.parametrize(
-    "contacts, match",
-    [
-        ({}, "at least one contact"),
-        ({"a+b": Contact(lambda t, q, p: q[0])}, "'a\\+b' cannot name a contact"),
-        ({"x": Contact(lambda t, q, p: q[0])}, "'x'.* name both a coordinate and a contact"),
-        ({"floor": 3.0}, "must be a hj.contact.Contact, not 3.0"),
-    ],
-)
-def test_contacts_that_are_refused(contacts, match):
-    with pytest.raises(ValueError, match=match):
-        contact_system(FALL, contacts, ("x", "y"))
