@@ -121,7 +121,7 @@ class ContactSet(eqx.Module):
         force = spread(compliance, matrix, change, self.may_depend)
         if self.may_depend:
             # Friction of rows that depend on each other is shared in proportion to the bounds mu f_n, which all reach together.
-            bound = (self.numbers("static", params, change) * force[: len(self.contacts)])[self.faces]
+            bound = self.numbers("static", params, change)[self.faces] * force[self.faces]
             least = float(jnp.finfo(change.dtype).eps) ** 0.5 * jnp.max(jnp.abs(bound), initial=0)
             shares = (
                 jnp.ones_like(change).at[self.slip_rows].set(jnp.where(least > 0, jnp.maximum(bound, least), 1) ** 0.5)
@@ -134,7 +134,7 @@ class ContactSet(eqx.Module):
     @property
     def may_depend(self) -> bool:
         """Whether rows may depend on each other."""
-        return len(self.contacts) > 2 or len(self.with_slip) > 1
+        return len(self.contacts) > 1
 
     def against(self, codes: Codes, kinetic: Numbers) -> Float[Array, "rows rows"]:
         """All forces by those of the rows that act: of a contact that slides friction is a multiple of the normal force."""
@@ -207,14 +207,26 @@ class ContactSet(eqx.Module):
         begins = jnp.where(codes == STUCK, jnp.where(back, BACKWARD, FORWARD), STUCK)
         roles = jnp.select([about & gives, opens, strikes], [begins, OPEN, STUCK], codes)
         projected = self.projected(t, x, params)
+        near, still = drift_errors(projected, (0.0, 0.0))
+        # An open contact that touches, without a force, may strike or hold.
+        touches = (jnp.abs(self.gaps(t, x, params)) <= near[:count]) & (
+            jnp.abs(projected.velocity[:count]) <= still[:count]
+        )
+        roles = jnp.where((codes == OPEN) & ~about & touches, STUCK, roles)
         if self.may_depend:
-            # What moves only with the row of the event has its event too.
+            # What moves only with the row of the event has its event too; of friction each against its own.
             row = jnp.asarray(np.concatenate([np.arange(count), self.slip_rows, self.slip_rows]))[i]
             others = self.due(t, x, params, projected) & self.tied(projected, codes)[row]
-            closing = others[:count] & ~about
+            closing, stops = (
+                others[:count] & ~about,
+                jnp.zeros(count, bool).at[self.with_slip].set(others[count:]) & ~about,
+            )
             strikes |= closing & jnp.any(strikes)
-            stops = jnp.zeros(count, bool).at[self.with_slip].set(others[count:])
-            roles = jnp.where(closing | (stops & (roles > STUCK) & ~about), STUCK, roles)
+            friction = self.hold(projected, codes, params)[count:]
+            own = jnp.full(count, STUCK).at[self.with_slip].set(jnp.where(friction < 0, FORWARD, BACKWARD))
+            slips = stops & (codes == STUCK) & jnp.any(about & gives & (codes == STUCK))
+            roles = jnp.where(slips, own, jnp.where(closing | (stops & (roles > STUCK)), STUCK, roles))
+
         struck = jnp.any(strikes)
         roles_of_impact = jnp.where(struck & (roles > OPEN), STUCK, OPEN)
         impulse, codes, bounces, fits = self.impact(projected, roles_of_impact, strikes, params)
@@ -224,10 +236,13 @@ class ContactSet(eqx.Module):
         resting = jnp.where(struck & ((codes == OPEN) | bounces), OPEN, jnp.where(struck, codes, roles))
         chosen, holds, _ = self.choose(projected.compliance, projected.drift, resting, params)
         force = self.hold(projected, chosen, params)
+        least = float(np.finfo(x.dtype).eps) ** 0.5 * jnp.max(jnp.abs(force), initial=0)
+        holds &= jnp.all((chosen == OPEN) | (force[:count] >= -least))
+        # Without a force, up to rounding, a contact is open: a guard that begins at zero would not fall.
+        chosen = jnp.where(force[:count] <= 0, OPEN, chosen)
         room = self.numbers("static", params, force)[self.with_slip] * force[self.with_slip] - jnp.abs(force[count:])
         bounded = (chosen[self.with_slip] == STUCK) & self.slips[self.with_slip]
-        least = -(float(np.finfo(x.dtype).eps) ** 0.5) * jnp.max(jnp.abs(force), initial=0)
-        holds &= jnp.all((chosen == OPEN) | (force[:count] >= least)) & jnp.all(~bounded | (room >= least))
+        holds &= jnp.all(~bounded | (room > 0))
         good = holds & (fits | ~struck)
         half = after.size // 2
         return jnp.concatenate([after[:half], nan_unless(good, after[half:]), chosen.astype(x.dtype)])
@@ -242,6 +257,8 @@ class ContactSet(eqx.Module):
         closing, settle = -velocity[rows], number("settle")
         rebound = jnp.where(strikes, number("restitution"), 0)
         bounces = (rebound > 0) & (closing > settle) & rises(projected, rebound * closing, rows)
+        # Of gaps that close together all bounce, or none.
+        bounces = jnp.where(jnp.any(bounces), (rebound > 0) & (closing > 0), bounces)
         rebound = jnp.where(bounces, rebound, 0)
         gained = jnp.concatenate([rebound * -closing, jnp.zeros(len(self.with_slip), velocity.dtype)])
         codes, fits, rates = self.choose(projected.compliance, velocity + gained, roles, params)
@@ -249,17 +266,21 @@ class ContactSet(eqx.Module):
         # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
         slow = (rates[rows] <= settle) | ~rises(projected, rates[rows], rows)
         slips = jnp.zeros(count, velocity.dtype).at[self.with_slip].set(rates[count:])
-        added = jnp.where(self.slips, jnp.where(slips > 0, FORWARD, BACKWARD), STUCK)
+        way = jnp.where(slips > 0, FORWARD, BACKWARD)
+        largest = jnp.max(jnp.abs(velocity), initial=0)
+        tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
+        added = jnp.where(self.slips & (jnp.abs(slips) > 8 * tolerance * largest), way, STUCK)
         settled = (roles > OPEN) & (codes == OPEN) & slow
         codes = jnp.where(settled, added, codes)
         impulse = self.pushes(projected.compliance, -velocity - gained, codes, params)
         after = velocity + projected.compliance @ impulse
         work, size = impulse @ (velocity + after) / 2, jnp.abs(impulse) @ jnp.abs(velocity)
-        tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
         # What settles may be pulled.
-        pushes = jnp.any(settled) | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
-        opens = (roles == OPEN) | (after[rows] >= -tolerance * jnp.max(jnp.abs(velocity), initial=0))
-        return impulse, codes, bounces, fits & (work <= tolerance * size) & jnp.all(pushes & opens)
+        pushes = settled | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
+        opens = (roles == OPEN) | (after[rows] >= -tolerance * largest)
+        held = jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK])
+        met = ~held | (jnp.abs(after + gained) <= 16 * tolerance * largest)
+        return impulse, codes, bounces, fits & (work <= tolerance * size) & jnp.all(pushes & opens) & jnp.all(met)
 
     # The choice of a set
 
@@ -332,14 +353,18 @@ class ContactSet(eqx.Module):
         closed = basic[:count] & taking
         moves = drive + scaled @ (to_forces @ forces[: count + 2 * slips])
         eps = float(jnp.finfo(motion.dtype).eps)
-        # At the face of a cone, without slip: one of several contacts of a rigid body, of which the others hold.
-        slides = basic[count + 2 * slips :] & tests & (jnp.abs(moves[count:]) > eps**0.375)
+        # What the small addition to the matrix moves.
+        slack = 8 * eps**0.5 * (1 + jnp.abs(to_forces @ forces[: count + 2 * slips]))
+        slides = basic[count + 2 * slips :] & tests
+        if self.may_depend:
+            # At the face of a cone, without slip: one of several contacts of a rigid body, of which the others hold.
+            slides &= jnp.abs(moves[count:]) > slack[count:]
         way = jnp.where(moves[count:] > 0, FORWARD, BACKWARD)
         codes = jnp.where(closed, roles, OPEN)
         codes = codes.at[with_slip].set(jnp.where(closed[with_slip] & slides, way, codes[with_slip]))
         # Forces that grow without bound move what they should hold.
         held = jnp.concatenate([codes > OPEN, codes[with_slip] == STUCK])
-        sound = jnp.all(~held | (jnp.abs(moves) <= eps**0.375))
+        sound = jnp.all(~held | (jnp.abs(moves) <= jnp.minimum(slack, eps**0.25)))
         return codes, solved & sound, moves / scale * jnp.where(largest > 0, largest, 1)
 
     # The domain

@@ -123,8 +123,6 @@ Columns = Float[Array, "m k"]
 # Up to this size elimination is unrolled: XLA fuses the arithmetic and vectorizes it over a batch. Beyond this size it would be
 # slow to compile.
 _UNROLLED = 6
-# Pivots of a compliance below this fraction of the largest belong to redundant rows.
-_REDUNDANT = 1e-10
 
 
 def solve_symmetric(matrix: Square, columns: Columns, redundant: bool = False) -> Columns:
@@ -177,9 +175,14 @@ def tied(compliance: Square, held: Mask) -> Bool[Array, "rows rows"]:
     # W - W_h W_hh^+ W_h, with W_hh^+ = L (L^T L)^-2 L^T.
     solved = _exchange(lower.T @ lower + _ones(~taken, compliance), part)
     rest = compliance - solved.T @ solved
-    own, least = diagonal(rest), _REDUNDANT * diagonal(compliance)
+    own, least = diagonal(rest), redundant(compliance) * diagonal(compliance)
     left = own - rest**2 / jnp.where(own > least, own, 1)[:, None]
     return ((own > least)[:, None] & (left <= least)) | (own <= least)
+
+
+def redundant(matrix: Square) -> float:
+    """A row of a compliance of which no more than this fraction is left, beside the others, depends on them."""
+    return max(1e-10, 64 * len(matrix) * float(jnp.finfo(matrix.dtype).eps))
 
 
 def diagonal(matrix: Square) -> Rows:
@@ -221,13 +224,16 @@ def _least_norm(matrix: Square, columns: Columns) -> Columns:
 def _independent(matrix: Square) -> tuple[Square, Mask]:
     """By Cholesky's method with pivoting $W = LL^\top$: one column of $L$ for each independent row of $W$, zero for the others;
     and which columns are not zero."""
-    largest = jnp.max(diagonal(matrix))
+    whole = diagonal(matrix)
+    whole = jnp.where(whole > 0, whole, 1)
 
     def column(rest):
+        # Of each row the part that is left, whatever its unit.
         sizes = diagonal(rest)
-        size = jnp.max(sizes)
-        independent = size > _REDUNDANT * largest
-        row = (jnp.arange(sizes.size) == jnp.argmax(sizes)).astype(rest.dtype) @ rest
+        part = sizes / whole
+        number = jnp.argmax(part)
+        independent, size = part[number] > redundant(matrix), sizes[number]
+        row = (jnp.arange(sizes.size) == number).astype(rest.dtype) @ rest
         factor = jnp.where(independent, row / jnp.sqrt(jnp.where(independent, size, 1)), 0)
         return rest - jnp.outer(factor, factor), (factor, independent)
 

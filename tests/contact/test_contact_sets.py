@@ -455,3 +455,74 @@ def test_starts_that_are_refused(point):
     assert refused(0.0, 1.0, 0.0, 0.0, 1.0) and refused(0.0, 0.0, 2.0, 0.0, 3.0) and refused(0.0, 0.0, 2.0, 0.0, 1.0)
     # A body at rest on the floor that is called open would fall through.
     assert refused(0.0, 0.0, 0.0, 0.0, 0.0) and refused(0.0, 0.0, 0.0, 0.0, 4.0)
+
+
+# Sets that were wrong once
+
+
+@pytest.mark.medium
+def test_what_rests_stays_at_rest():
+    """A block at rest with friction, beside a ball that bounces on a floor of its own: no contact has a force in the impacts of
+    the other. In reverse mode too, where one contact is rough."""
+    forces = lambda t, q, v, p: jnp.stack([0 * p, -GRAVITY * jnp.ones(()), -GRAVITY * jnp.ones(())])
+    contacts = {
+        "block": Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=0.3, kinetic=0.2),
+        "ball": Contact(
+            lambda t, q, p: q[2], lambda t, q, v, p: 0 * v[0], restitution=0.5, settle=0.5, static=math.inf
+        ),
+    }
+    system = contact_system(Mechanism(lambda q, p: jnp.eye(3), forces), contacts, ("x", "y", "z"))
+
+    def falls(height):
+        x = jnp.concatenate([jnp.stack([0 * height, 0 * height, height]), jnp.zeros(3), jnp.array([1.0, 0.0])])
+        ends = run(system, x, 0 * height, 0.8, max_jumps=3)
+        return ends.x[2], ends
+
+    height = jnp.array(1.0)
+    (_, ends), slope = jax.value_and_grad(falls, has_aux=True)(height)
+    assert int(ends.jumps) == 2 or int(ends.jumps) == 1
+    assert {each.split("+ball")[0] for each in names_of(ends)} == {"block:stick"}
+    assert_allclose(ends.x[[0, 1, 3, 4]], 0, rtol=0, atol=1e-14)
+
+    # z = (T - t) v / 2 - g (T - t)^2 / 2 after the first bounce, with t = sqrt(2 h / g) and v = g t.
+    def exact(h):
+        left = 0.8 - jnp.sqrt(2 * h / GRAVITY)
+        return left * jnp.sqrt(2 * h * GRAVITY) / 2 - GRAVITY * left**2 / 2
+
+    assert_allclose(ends.x[2], exact(height), rtol=1e-12)
+    assert_allclose(slope, jax.grad(exact)(height), rtol=1e-10)
+
+
+def test_a_point_stops_at_a_wall():
+    """It slides on a floor with friction into a wall, plastic: from then on it sticks."""
+    contacts = {
+        "floor": Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=0.3, kinetic=0.2),
+        "wall": Contact(lambda t, q, p: 1 - q[0]),
+    }
+    system = contact_system(FALL, contacts, ("x", "y"))
+    end = struck(system, [1.0, 0.0, 2.0, 0.0, 2.0, 0.0], 1, None)
+    assert_allclose(end[2:4], 0, rtol=0, atol=1e-15)
+    assert set_name(system, end) == "floor:stick+wall:open"
+
+
+def test_corners_slip_together_where_friction_is_one_number():
+    """At the face of the cones of both corners, kinetic friction as large as static: both begin to slide, and nothing keeps
+    them."""
+    system = block(STANDS, lambda t, p: t, static=0.3, kinetic=0.3)
+    (way,) = system.transitions
+    x, t = jnp.array([0.0, H, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]), jnp.array(0.3 * GRAVITY)
+    armed = np.asarray(way.armed(t, x, None))
+    assert_allclose(way.guard(t, x, None)[2:4], 0, rtol=0, atol=1e-13)
+    assert list(armed[2:4]) == [True, False]
+    assert set_name(system, way.reset(t, x, None, jnp.array(2))) == "left:slip++right:slip+"
+
+
+def test_cradle():
+    """Three equal balls, of which two touch without a force: the first strikes, and the impact passes on at once. The contact of
+    the two pushes only if it takes part."""
+    gap = lambda k: Contact(lambda t, q, p: q[k + 1] - q[k] - 1.0, restitution=1.0)
+    balls = Mechanism(lambda q, p: jnp.eye(3))
+    system = contact_system(balls, {"ab": gap(0), "bc": gap(1)}, ("a", "b", "c"))
+    end = struck(system, [0.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0], 0, None)
+    # Restitution of the gap that strikes, and none of the one that only touches: b and c go on together.
+    assert_allclose(end[3:6], [-1 / 3, 2 / 3, 2 / 3], rtol=1e-14)
