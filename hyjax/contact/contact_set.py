@@ -129,7 +129,8 @@ class ContactSet(eqx.Module):
             both = shares[:, None] * shares
             force = shares * spread(compliance * both, matrix * both, change * shares, True)
         # Where a push would close the gap friction has no solution (Painlevé's paradox).
-        return nan_unless(jnp.all(~acting | (diagonal(of_normal) > 0)), against @ force)
+        closes = (codes > STUCK) & ~(diagonal(of_normal)[: len(self.contacts)] > 0)
+        return nan_unless(~jnp.any(closes), against @ force)
 
     @property
     def may_depend(self) -> bool:
