@@ -511,6 +511,7 @@ def test_corners_slip_together_where_friction_is_one_number():
     system = block(STANDS, lambda t, p: t, static=0.3, kinetic=0.3)
     (way,) = system.transitions
     x, t = jnp.array([0.0, H, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]), jnp.array(0.3 * GRAVITY)
+    assert way.armed is not None
     armed = np.asarray(way.armed(t, x, None))
     assert_allclose(way.guard(t, x, None)[2:4], 0, rtol=0, atol=1e-13)
     assert list(armed[2:4]) == [True, False]
