@@ -10,6 +10,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
+from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
@@ -17,7 +18,7 @@ from .contact import coefficient, Contact, gap, gap_rate
 from .laws import drift_errors, force_error, rises, Tolerances
 from .lemke import lemke
 from .mechanism import Mechanism, names_of
-from .projection import diagonal, project, Projection, Rows, spread, tied
+from .projection import diagonal, halves, project, Projection, Rows, spread, tied
 
 # The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
 OPEN, STUCK, FORWARD, BACKWARD = range(4)
@@ -44,6 +45,33 @@ def contact_set_system(
     mode = Mode(bodies.flow, names, bodies, tuple(units), held=tuple(contacts))
     change = Transition("contacts", "contacts", guard=bodies.distances, reset=bodies.change, armed=bodies.may_change)
     return HybridSystem({"contacts": mode}, (change,), time_unit)
+
+
+class Apart(eqx.Module):
+    """The domain in which no gap of the contacts is negative, unless it opens: a contact that opens may have drifted below zero.
+
+    A limit has a kink where the gap equals its rate, for which a solver step need not be shortened: wherever it could be left,
+    a guard of the mode falls first, that of the gap or (in `V`) that of the gap's rate. `further`: other limits.
+    """
+
+    contacts: tuple[Contact, ...]
+    further: Domain | None
+    # Which contacts hold: their gaps, kept closed by a force, are no limits.
+    held: PerMode | Bool[Array, " contacts"] | None = None
+
+    @property
+    def guarded(self) -> int:
+        """How many of the limits, the first, are left only after a guard has fallen."""
+        return len(self.contacts)
+
+    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
+        q, v = halves(x)
+        gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
+        limits = jnp.stack(gaps)
+        if self.held is not None:
+            limits = jnp.where(number(self.held), 1, limits)
+        further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
+        return jnp.concatenate([limits, *further])
 
 
 class ContactSet(eqx.Module):
@@ -86,6 +114,15 @@ class ContactSet(eqx.Module):
         """Positions and velocities."""
         return x[: x.size - len(self.contacts)]
 
+    def acting(self, codes: Codes) -> Bool[Array, " rows"]:
+        """The rows that have a force of their own: gaps that are closed, and slips of contacts that stick."""
+        return jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK])
+
+    def room(self, force: Rows, params: Params) -> Float[Array, " slips"]:
+        """How far the friction of each contact with a slip is from its bound."""
+        static = self.numbers("static", params, force)[self.with_slip]
+        return static * force[self.with_slip] - jnp.abs(force[len(self.contacts) :])
+
     def projected(self, t: Time, x: State, params: Params) -> Projection:
         return project(self.mechanism, self.contacts, t, self.moving(x), params)
 
@@ -110,7 +147,7 @@ class ContactSet(eqx.Module):
 
     def pushes(self, compliance: Float[Array, "rows rows"], change: Rows, codes: Codes, params: Params) -> Rows:
         """The forces (or impulses) that give the rows of a set that change of acceleration (or velocity), with friction."""
-        acting = jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK])
+        acting = self.acting(codes)
         both = acting[:, None] & acting
         if not self.faces.size:
             compliance = jnp.where(both, compliance, 0)
@@ -164,24 +201,24 @@ class ContactSet(eqx.Module):
         """A cone has no faces where the normal force vanishes. And of gaps that close together because the bodies are rigid, or
         slips that end together, the first one counts as the event."""
         codes, projected, count = self.codes(x), self.projected(t, x, params), len(self.contacts)
-        pressed = self.hold(projected, codes, params)[:count] > force_error(projected, slice(count))
+        force = self.hold(projected, codes, params)
+        pressed = force[:count] > force_error(projected, slice(count))
         face = (codes != STUCK) | pressed
         first, stops = jnp.ones(count, bool), jnp.ones(len(self.faces), bool)
         if self.may_depend:
-            due, with_another = self.due(t, x, params, projected), self.tied(projected, codes)
+            due, with_another = self.due(t, x, params, projected, force), self.tied(projected, codes)
             earlier = np.tri(len(due), k=-1, dtype=bool).T
             leads = ~jnp.any(earlier & due[:, None] & due & with_another, axis=0)
             first, stops = leads[:count], leads[self.slip_rows]
         return jnp.concatenate([first, face[self.faces] & stops, face[self.faces] & stops])
 
-    def due(self, t: Time, x: State, params: Params, projected: Projection) -> Bool[Array, " rows"]:
+    def due(self, t: Time, x: State, params: Params, projected: Projection, force: Rows) -> Bool[Array, " rows"]:
         """The rows that are about to have an event: gaps of open contacts, and slips of those that slide, that are zero up to the
         errors of a flow, and the slips of contacts that stick and are at a face of their cones."""
         codes, count = self.codes(x), len(self.contacts)
         near, still = drift_errors(projected, (0.0, 0.0))
         gaps = (codes == OPEN) & (jnp.abs(self.gaps(t, x, params)) <= near[:count])
         slips = (codes[self.with_slip] > STUCK) & (jnp.abs(projected.velocity[count:]) <= still[count:])
-        force = self.hold(projected, codes, params)
         bound = self.numbers("static", params, force)[self.with_slip] * force[self.with_slip]
         near = bound - jnp.abs(force[count:]) <= float(np.finfo(force.dtype).eps) ** 0.5 * jnp.abs(bound)
         return jnp.concatenate([gaps, slips | (near & (codes == STUCK)[self.with_slip] & self.slips[self.with_slip])])
@@ -217,14 +254,14 @@ class ContactSet(eqx.Module):
         if self.may_depend:
             # What moves only with the row of the event has its event too; of friction each against its own.
             row = jnp.asarray(np.concatenate([np.arange(count), self.slip_rows, self.slip_rows]))[i]
-            others = self.due(t, x, params, projected) & self.tied(projected, codes)[row]
+            force = self.hold(projected, codes, params)
+            others = self.due(t, x, params, projected, force) & self.tied(projected, codes)[row]
             closing, stops = (
                 others[:count] & ~about,
                 jnp.zeros(count, bool).at[self.with_slip].set(others[count:]) & ~about,
             )
             strikes |= closing & jnp.any(strikes)
-            friction = self.hold(projected, codes, params)[count:]
-            own = jnp.full(count, STUCK).at[self.with_slip].set(jnp.where(friction < 0, FORWARD, BACKWARD))
+            own = jnp.full(count, STUCK).at[self.with_slip].set(jnp.where(force[count:] < 0, FORWARD, BACKWARD))
             slips = stops & (codes == STUCK) & jnp.any(about & gives & (codes == STUCK))
             roles = jnp.where(slips, own, jnp.where(closing | (stops & (roles > STUCK)), STUCK, roles))
 
@@ -241,9 +278,8 @@ class ContactSet(eqx.Module):
         holds &= jnp.all((chosen == OPEN) | (force[:count] >= -least))
         # Without a force, up to rounding, a contact is open: a guard that begins at zero would not fall.
         chosen = jnp.where(force[:count] <= 0, OPEN, chosen)
-        room = self.numbers("static", params, force)[self.with_slip] * force[self.with_slip] - jnp.abs(force[count:])
         bounded = (chosen[self.with_slip] == STUCK) & self.slips[self.with_slip]
-        holds &= jnp.all(~bounded | (room > 0))
+        holds &= jnp.all(~bounded | (self.room(force, params) > 0))
         good = holds & (fits | ~struck)
         half = after.size // 2
         return jnp.concatenate([after[:half], nan_unless(good, after[half:]), chosen.astype(x.dtype)])
@@ -279,8 +315,7 @@ class ContactSet(eqx.Module):
         # What settles may be pulled.
         pushes = settled | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
         opens = (roles == OPEN) | (after[rows] >= -tolerance * largest)
-        held = jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK])
-        met = ~held | (jnp.abs(after + gained) <= 16 * tolerance * largest)
+        met = ~self.acting(codes) | (jnp.abs(after + gained) <= 16 * tolerance * largest)
         return impulse, codes, bounces, fits & (work <= tolerance * size) & jnp.all(pushes & opens) & jnp.all(met)
 
     # The choice of a set
@@ -364,8 +399,7 @@ class ContactSet(eqx.Module):
         codes = jnp.where(closed, roles, OPEN)
         codes = codes.at[with_slip].set(jnp.where(closed[with_slip] & slides, way, codes[with_slip]))
         # Forces that grow without bound move what they should hold.
-        held = jnp.concatenate([codes > OPEN, codes[with_slip] == STUCK])
-        sound = jnp.all(~held | (jnp.abs(moves) <= jnp.minimum(slack, eps**0.25)))
+        sound = jnp.all(~self.acting(codes) | (jnp.abs(moves) <= jnp.minimum(slack, eps**0.25)))
         return codes, solved & sound, moves / scale * jnp.where(largest > 0, largest, 1)
 
     # The domain
@@ -376,13 +410,7 @@ class ContactSet(eqx.Module):
 
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         """No gap that is open is negative, unless it opens: it may have drifted below zero. And what `further` says."""
-        q, v = jnp.split(self.moving(x), 2)
-        opening = jnp.stack(
-            [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
-        )
-        limits = jnp.where(self.codes(x) > OPEN, 1, opening)
-        further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
-        return jnp.concatenate([limits, *further])
+        return Apart(self.contacts, self.further, self.codes(x) > OPEN)(t, self.moving(x), params)
 
     def refusal(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> RESULTS:
         """A run begins only where gaps and rates of the contacts that are closed vanish, with the slips of those that stick;
@@ -399,9 +427,7 @@ class ContactSet(eqx.Module):
         good &= ~((codes > STUCK) & ~self.slips) & (codes >= OPEN) & (codes <= BACKWARD)
         slip, at_rest = projected.velocity[count:], jnp.abs(projected.velocity[count:]) <= still[count:]
         code, of = codes[self.with_slip], self.with_slip
-        static = self.numbers("static", params, force)[of]
-        room = static * force[of] - jnp.abs(force[count:])
-        sticks = at_rest & (~self.slips[of] | ~(room < -small[of]))
+        sticks = at_rest & (~self.slips[of] | ~(self.room(force, params) < -small[of]))
         side = jnp.where(code == FORWARD, 1, -1)
         fine = jnp.select([code == OPEN, code == STUCK], [True, sticks], (side * slip > still[count:]) | at_rest)
         return choose(jnp.all(good) & jnp.all(fine), RESULTS.successful, RESULTS.outside_domain)

@@ -14,10 +14,10 @@ from .._system.system import Armed, Domain, Guard, HybridSystem, Mode, Reset, Tr
 from .._system.types import Flag, Params, Scalar, State, Time
 from .complementarity import choose_set, Contacts, masks, may_depend, rows_of, Set, subsets
 from .contact import Contact, gap
+from .contact_set import Apart
 from .laws import drift_errors, force_error, rebound, settles, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, holding, project, Projection, Rows
-from .single_contact import Apart
 
 Index = Int[Array, ""]
 

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from .._system.per_mode import number, PerMode
 from .._system.results import choose, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rate, slip
-from .contact_set import contact_set_system
+from .contact_set import Apart, contact_set_system
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
 from .projection import halves, project, Projection
@@ -113,33 +113,6 @@ def contact_system(
         for target, outcome in outcomes.items()
     ]
     return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions), time_unit)
-
-
-class Apart(eqx.Module):
-    """The domain in which no gap of the contacts is negative, unless it opens: a contact that opens may have drifted below zero.
-
-    A limit has a kink where the gap equals its rate, for which a solver step need not be shortened: wherever it could be left,
-    a guard of the mode falls first, that of the gap or (in `V`) that of the gap's rate. `further`: other limits.
-    """
-
-    contacts: tuple[Contact, ...]
-    further: Domain | None
-    # Which contacts hold: their gaps, kept closed by a force, are no limits.
-    held: PerMode | Bool[Array, " contacts"] | None = None
-
-    @property
-    def guarded(self) -> int:
-        """How many of the limits, the first, are left only after a guard has fallen."""
-        return len(self.contacts)
-
-    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
-        q, v = halves(x)
-        gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
-        limits = jnp.stack(gaps)
-        if self.held is not None:
-            limits = jnp.where(number(self.held), 1, limits)
-        further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
-        return jnp.concatenate([limits, *further])
 
 
 class Closed(eqx.Module):
