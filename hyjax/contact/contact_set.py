@@ -10,7 +10,6 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
-from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
@@ -18,7 +17,7 @@ from .contact import coefficient, Contact, gap, gap_rate
 from .laws import drift_errors, force_error, rises, Tolerances
 from .lemke import lemke
 from .mechanism import Mechanism, names_of
-from .projection import diagonal, halves, project, Projection, Rows, spread, tied
+from .projection import diagonal, halves, least_norm, project, Projection, Rows, tied
 
 # The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
 OPEN, STUCK, FORWARD, BACKWARD = range(4)
@@ -42,7 +41,8 @@ def contact_set_system(
     bodies, names = ContactSet(mechanism, tuple(contacts.values()), domain), names_of(coordinates)
     if twice := set(names) & set(contacts):
         raise ValueError(f"contact_system: {sorted(twice)} name both a coordinate and a contact.")
-    mode = Mode(bodies.flow, names, bodies, tuple(units), held=tuple(contacts))
+    units = (*units, *("1" for _ in contacts)) if units else ()
+    mode = Mode(bodies.flow, names, bodies, units, held=tuple(contacts))
     change = Transition("contacts", "contacts", guard=bodies.distances, reset=bodies.change, armed=bodies.may_change)
     return HybridSystem({"contacts": mode}, (change,), time_unit)
 
@@ -57,7 +57,7 @@ class Apart(eqx.Module):
     contacts: tuple[Contact, ...]
     further: Domain | None
     # Which contacts hold: their gaps, kept closed by a force, are no limits.
-    held: PerMode | Bool[Array, " contacts"] | None = None
+    held: Bool[Array, " contacts"] | None = None
 
     @property
     def guarded(self) -> int:
@@ -69,7 +69,7 @@ class Apart(eqx.Module):
         gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
         limits = jnp.stack(gaps)
         if self.held is not None:
-            limits = jnp.where(number(self.held), 1, limits)
+            limits = jnp.where(self.held, 1, limits)
         further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
         return jnp.concatenate([limits, *further])
 
@@ -151,11 +151,11 @@ class ContactSet(eqx.Module):
         both = acting[:, None] & acting
         if not self.faces.size:
             compliance = jnp.where(both, compliance, 0)
-            return spread(compliance, compliance, jnp.where(acting, change, 0), self.may_depend)
+            return least_norm(compliance, compliance, jnp.where(acting, change, 0), self.may_depend)
         against = self.against(codes, self.numbers("kinetic", params, change))
         of_normal, change = compliance @ against, jnp.where(acting, change, 0)
         compliance, matrix = (jnp.where(both, each, 0) for each in (compliance, of_normal))
-        force = spread(compliance, matrix, change, self.may_depend)
+        force = least_norm(compliance, matrix, change, self.may_depend)
         if self.may_depend:
             # Friction of rows that depend on each other is shared in proportion to the bounds mu f_n, which all reach together.
             bound = self.numbers("static", params, change)[self.faces] * force[self.faces]
@@ -164,7 +164,7 @@ class ContactSet(eqx.Module):
                 jnp.ones_like(change).at[self.slip_rows].set(jnp.where(least > 0, jnp.maximum(bound, least), 1) ** 0.5)
             )
             both = shares[:, None] * shares
-            force = shares * spread(compliance * both, matrix * both, change * shares, True)
+            force = shares * least_norm(compliance * both, matrix * both, change * shares, True)
         # Where a push would close the gap friction has no solution (Painlevé's paradox).
         closes = (codes > STUCK) & ~(diagonal(of_normal)[: len(self.contacts)] > 0)
         return nan_unless(~jnp.any(closes), against @ force)
@@ -314,7 +314,9 @@ class ContactSet(eqx.Module):
         work, size = impulse @ (velocity + after) / 2, jnp.abs(impulse) @ jnp.abs(velocity)
         # What settles may be pulled.
         pushes = settled | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
-        opens = (roles == OPEN) | (after[rows] >= -tolerance * largest)
+        # A gap that strikes and still closes has no solution, however slowly it does.
+        least = jnp.maximum(jnp.where(strikes, closing / 2, jnp.inf), float(tolerance**1.8) * largest)
+        opens = (roles == OPEN) | (after[rows] >= -jnp.minimum(tolerance * largest, least))
         met = ~self.acting(codes) | (jnp.abs(after + gained) <= 16 * tolerance * largest)
         return impulse, codes, bounces, fits & (work <= tolerance * size) & jnp.all(pushes & opens) & jnp.all(met)
 
@@ -446,57 +448,8 @@ class ContactSet(eqx.Module):
         own = roles[self.faces]
         roles = roles.at[self.faces].set(jnp.where((own > OPEN) & slides, way, own))
         codes, fits, _ = self.choose(projected.compliance, projected.drift, roles, params)
+        fits &= jnp.all((codes[self.with_slip] != STUCK) | (jnp.abs(projected.velocity) <= still)[count:])
         return codes, (gaps < -near[:count]) & (rates <= still[:count]), touches & (rates < -still[:count]), fits
-
-
-def start(
-    system: HybridSystem, x0: State, params: Params, *, t0: float | Time = 0.0
-) -> tuple[str, Float[Array, " state"]]:
-    r"""The mode and the state at which bodies with a set of contacts begin: which contacts hold, and which way they slip.
-
-    A contact holds where its gap and the gap's rate vanish, and the accelerations by the laws of contact keep it closed; a block
-    at rest under a push beyond the limit of friction begins to slip, and one that is lifted flies.
-
-    **Arguments:** `system`, `params`: from `contact_system` with contacts by name, and its parameters. `x0`: positions and
-    velocities, shape `(2 m,)`, in the units of the vector field. `t0`: the time. Works under `jit` and `vmap`, where nothing is
-    refused and the state of a start without solution is NaN.
-
-    **Returns:** the name of the mode, and the state $(q, v, \text{codes})$, for `simulate`. `ValueError` where a gap is
-    negative, or closed and closing so that an impact is due, where the law of friction has no solution (Painlevé's paradox), and
-    for a state of another shape.
-
-    **Example:**
-
-    >>> mass = hj.contact.Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.stack([p, -9.81]))
-    >>> floor = hj.contact.Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=0.3, kinetic=0.2)
-    >>> block = hj.contact.contact_system(mass, {"floor": floor}, ("x", "y"))
-    >>> for push in (2.0, 4.0, -4.0):
-    ...     mode, x = hj.contact.start(block, jnp.zeros(4), jnp.array(push))
-    ...     print(hj.contact.set_name(block, x))
-    floor:stick
-    floor:slip+
-    floor:slip-
-
-    Source: Stewart, Trinkle (1996), Int. J. Numer. Methods Eng. 39, for the problem that decides.
-    """
-    bodies = _bodies(system)
-    x0 = jnp.asarray(x0)
-    size = system.modes["contacts"].dimension - len(bodies.contacts)
-    if x0.shape != (size,) or not jnp.issubdtype(x0.dtype, jnp.floating):
-        raise ValueError(f"start: x0={x0} must be positions and velocities, floating point numbers of shape ({size},).")
-    codes, beyond, strikes, fits = bodies.begun(jnp.asarray(t0, x0.dtype), x0, params)
-    good = fits & ~jnp.any(beyond | strikes)
-    if not isinstance(good, jax.core.Tracer) and not good:
-        names = system.modes["contacts"].held
-        for flags, what in (
-            (beyond, "the gap is negative, and does not open. Move the bodies apart"),
-            (strikes, "the gap is closed and closes: an impact is due. Begin before or after the impact"),
-            (~fits, "the laws of contact have no solution: a contact that cannot slip slips, or Painlevé's paradox"),
-        ):
-            if jnp.any(flags):
-                which = [name for name, flag in zip(names, np.broadcast_to(flags, len(names)), strict=True) if flag]
-                raise ValueError(f"start: at x0={np.asarray(x0)}, {', '.join(which)}: {what}.")
-    return "contacts", nan_unless(good, jnp.concatenate([x0, codes.astype(x0.dtype)]))
 
 
 def set_name(system: HybridSystem, x: State | np.ndarray) -> str:

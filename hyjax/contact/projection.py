@@ -63,22 +63,14 @@ def halves(x: State) -> tuple[Positions, Velocities]:
 
 # Guards, resets and vector fields all call it; under jit it is traced once for each set of contacts.
 @eqx.filter_jit
-def project(
-    mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params, taking: Mask | None = None
-) -> Projection:
-    """The projection at `(t, x)` to the rows of `velocity_rows`. **Arguments:** `taking`: which rows; the others are zero."""
-    return once(_project)((mechanism, contacts), t, x, params, taking)
+def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: State, params: Params) -> Projection:
+    """The projection at `(t, x)` to the rows of `velocity_rows`."""
+    return once(_project)((mechanism, contacts), t, x, params)
 
 
-def _project(
-    bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, params: Params, taking: Mask | None
-) -> Projection:
+def _project(bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, params: Params) -> Projection:
     (mechanism, contacts), (q, v) = bodies, halves(x)
-
-    def rows(t, q, v):
-        known = velocity_rows(contacts, t, q, v, params)
-        return known if taking is None else jnp.where(taking, known, 0)
-
+    rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
     force = load(mechanism, t, q, v, params)
     # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.
     velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
@@ -88,21 +80,9 @@ def _project(
     return Projection(free, response, jacobian @ response, velocity, jacobian @ free + bias, jacobian, force, t, q, v)
 
 
-def holding(
-    compliance: Float[Array, "rows rows"], change: Rows, taking: Mask | None = None, redundant: bool = False
-) -> Rows:
-    r"""The forces (or impulses) for a given change of the contact points' accelerations (or velocities). $W f = \Delta$.
-
-    **Arguments:** `taking`: the rows to which that applies; there is no force in the others. `redundant`: rows may depend on each
-    other, as when two corners of one rigid block both prevent its sliding. Then the solution is that of least norm: only the
-    distribution among redundant rows is indeterminate.
-    """
-    if taking is not None:
-        compliance = jnp.where(taking[:, None] & taking, compliance, 0)
-        change = jnp.where(taking, change, 0)
-        if not redundant:
-            compliance = compliance + jnp.diag(jnp.where(taking, 0, 1).astype(compliance.dtype))
-    return solve_symmetric(compliance, change[:, None], redundant)[:, 0]
+def holding(compliance: Float[Array, "rows rows"], change: Rows) -> Rows:
+    r"""The forces (or impulses) for a given change of the contact points' accelerations (or velocities). $W f = \Delta$."""
+    return solve_symmetric(compliance, change[:, None])[:, 0]
 
 
 def sliding(compliance: Float[Array, "2 2"], change: Scalar, friction: Scalar, side: Scalar) -> Rows:
@@ -125,16 +105,14 @@ Columns = Float[Array, "m k"]
 _UNROLLED = 6
 
 
-def solve_symmetric(matrix: Square, columns: Columns, redundant: bool = False) -> Columns:
+def solve_symmetric(matrix: Square, columns: Columns) -> Columns:
     """The solution for each column; NaN where the matrix is not positive definite.
-
-    With `redundant` the matrix may be singular, and the solution is that of least norm.
 
     Derivatives of every order are solutions with the same matrix. (lineax's own derivative rule calls back into Python to check
     for failure, from within the loop of an integration.)
     """
     definite = lambda matrix, right: nan_unless(smallest_pivot(matrix) > 0, solve(matrix, right))
-    solution = _least_norm if redundant else _eliminate if matrix.shape[0] <= _UNROLLED else definite
+    solution = _eliminate if matrix.shape[0] <= _UNROLLED else definite
     return jax.lax.custom_linear_solve(
         lambda x: matrix @ x, columns, lambda _, right: solution(matrix, right), symmetric=True
     )
@@ -155,7 +133,7 @@ def _eliminate(matrix: Square, columns: Columns) -> Columns:
     return nan_unless(definite, jnp.stack([solution[i] for i in range(m)]))
 
 
-def spread(compliance: Square, matrix: Square, change: Rows, may_depend: bool) -> Rows:
+def least_norm(compliance: Square, matrix: Square, change: Rows, may_depend: bool) -> Rows:
     r"""The forces $y$ with $A y = \Delta$, of least norm where rows depend on each other: $A$ is the compliance, with the
     columns of contacts that slide changed by friction. Rows and columns that take no part are zero."""
     if not may_depend:
@@ -209,16 +187,6 @@ def _exchange(matrix: Square, columns: Columns) -> Columns:
         for k in range(n):
             work, _ = step(work, k)
     return work[:, n:]
-
-
-def _least_norm(matrix: Square, columns: Columns) -> Columns:
-    r"""The solution of least norm, $L\,(L^\top L)^{-2}L^\top b$, with `_independent`. Plain arithmetic, unlike a singular value
-    decomposition."""
-    lower, taken = _independent(matrix)
-    gram = lower.T @ lower + _ones(~taken, matrix)
-    # XLA eliminates the equal matrices once.
-    solution = lower @ _eliminate(gram, _eliminate(gram, lower.T @ columns))
-    return nan_unless(jnp.all(jnp.isfinite(matrix)), solution)
 
 
 def _independent(matrix: Square) -> tuple[Square, Mask]:

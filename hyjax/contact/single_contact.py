@@ -72,7 +72,7 @@ def contact_system(
     would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the
     constraint is imposed on accelerations, so the gap drifts from zero by the integration's error. `outside_domain`: a flight in
     which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or `flow_to_guard` in a mode of
-    contact to which the state does not belong; `mode_of` names the mode to which it does.
+    contact to which the state does not belong; `start` names the mode to which it does.
 
     **Example:**
 
@@ -95,9 +95,11 @@ def contact_system(
     body = _Body(mechanism, contact)
     flight = Mode(body.fly, names, Apart((contact,), domain), tuple(units))
     held = Mode(body.hold, names, Closed(body, PerMode(0), domain), tuple(units))
+    # Each method is taken from the body once: modes and transitions that differ in numbers share its program (`PerMode`).
+    slide, closes, after_impact, leads_to = body.slide, body.gap, body.after_impact, body.leads_to
     if contact.slips:
         modes = {
-            name: Mode(ft.partial(body.slide, side), names, Closed(body, side, domain), tuple(units))
+            name: Mode(ft.partial(slide, side), names, Closed(body, side, domain), tuple(units))
             for name, side in _SIDES.items()
         } | {"C": held}
         transitions = [*_friction(body), Transition("C", "V", body.normal_force, unchanged)]
@@ -109,7 +111,7 @@ def contact_system(
         outcomes = {"V": _APART, touching: _HELD}
     apex = Transition("V", "U", body.gap_rate, unchanged)
     impacts = [
-        Transition("U", target, body.gap, body.after_impact, ft.partial(body.leads_to, outcome))
+        Transition("U", target, closes, after_impact, ft.partial(leads_to, PerMode(outcome)))
         for target, outcome in outcomes.items()
     ]
     return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions), time_unit)
@@ -156,14 +158,16 @@ class Closed(eqx.Module):
 def _friction(body: "_Body") -> list[Transition]:
     """The transitions out of `S+`, `S-` and `C` by slip and by loss of contact during slip."""
     transitions = []
+    slip, normal_force, cone, pressed = body.slip, body.sliding_normal_force, body.cone, body.pressed
+    can_hold, cannot_hold = body.can_hold, body.cannot_hold
     for name, other in (("S+", "S-"), ("S-", "S+")):
         side = _SIDES[name]
-        stops = ft.partial(body.slip, side)
+        stops = ft.partial(slip, side)
         transitions += [
-            Transition(name, "V", ft.partial(body.sliding_normal_force, side), unchanged),
-            Transition(name, "C", stops, unchanged, body.can_hold),
-            Transition(name, other, stops, unchanged, body.cannot_hold),
-            Transition("C", name, ft.partial(body.cone, side), unchanged, body.pressed),
+            Transition(name, "V", ft.partial(normal_force, side), unchanged),
+            Transition(name, "C", stops, unchanged, can_hold),
+            Transition(name, other, stops, unchanged, cannot_hold),
+            Transition("C", name, ft.partial(cone, side), unchanged, pressed),
         ]
     return transitions
 
@@ -225,8 +229,8 @@ class _Body(eqx.Module):
         projected = self.projected(t, x, params)
         return projected.kick(impact(self.contact, projected, params)[0])
 
-    def leads_to(self, outcome: int, t: Time, x: State, params: Params) -> Flag:
-        return self.outcome(t, x, params) == outcome
+    def leads_to(self, outcome: Side, t: Time, x: State, params: Params) -> Flag:
+        return self.outcome(t, x, params) == number(outcome)
 
     def outcome(self, t: Time, x: State, params: Params) -> Int[Array, ""]:
         """The mode after an impact, by number: so exactly one of the transitions at a closing gap is armed."""

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._system.section import Section
-from ..contact import Contact, contacts_system, Mechanism
+from ..contact import Contact, contact_system, Mechanism, start as begin
 from ._parameter import parameter, require
 
 title = "Rocking block"
@@ -93,7 +93,7 @@ def corner(side):
 
 coordinates = ("x", "y", "theta", "x_rate", "y_rate", "theta_rate")
 units, time_unit = ("m", "m", "rad", "m/s", "m/s", "rad/s"), "s"
-system = contacts_system(
+system = contact_system(
     Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"), stands, units, time_unit
 )
 # Without forcing the block comes to rest: there is no periodic orbit.
@@ -106,14 +106,14 @@ def turn(t, x, params):
 
 
 # From the largest tilt over the left corner to the next.
-step = ReturnMap(system, section=Section("left", turn))
+step = ReturnMap(system, section=Section("contacts", turn))
 
 
 def start(params):
     """`(mode, x)`: at rest, tilted over its left corner by half the critical angle."""
     theta = 0.5 * jnp.arctan2(params.half_width, params.half_height)
     centre = -lever(-1, theta, params) - jnp.stack([params.half_width, jnp.zeros_like(theta)])
-    return "left", jnp.concatenate([centre, theta[None], jnp.zeros(3, theta.dtype)])
+    return begin(system, jnp.concatenate([centre, theta[None], jnp.zeros(3, theta.dtype)]), params)
 
 
 scenery = ("floor",)

@@ -183,7 +183,7 @@ def test_orbits_side_by_side_or_a_row_each():
     )
 
 
-@pytest.mark.parametrize("name", ["bouncing_ball", "friction_oscillator", "kneed_walker", "slip", "rocking_block"])
+@pytest.mark.parametrize("name", ["bouncing_ball", "friction_oscillator", "kneed_walker", "slip", "ball_on_slope"])
 def test_a_system_is_a_diagram(name):
     """A state for each mode, an arrow for each pair of modes with a transition; tables of the functions."""
     system = hj.models.load(name).system

@@ -1,5 +1,7 @@
 """Domains of modes: starts outside, and flows that leave them, against closed forms."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,10 +198,9 @@ def test_a_contact_that_is_open_bounds_its_modes():
     assert_allclose([at(0.5, -1.0)[0], at(-1e-9, 2.0)[0], at(-0.5, -1.0)[0]], [0.5, 2.0, -0.5], rtol=1e-15)
     # A contact that is closed has no limit that could be left: it looks at the start of a run alone.
     assert ball.system.modes["C"].domain(jnp.zeros(()), jnp.zeros(4), params).shape == (0,)
-    both = models.load("rocking_block").system.modes
-    x = jnp.array([0.0, 0.4, 0.0, 0, 0, 0])
+    block, x = models.load("rocking_block"), jnp.array([0.0, 0.4, 0.0, 0, 0, 0])
     # One number for each corner, which is no limit where the corner stands on the floor; besides, half turns left on both sides.
-    at = {name: mode.domain(jnp.zeros(()), x, models.load("rocking_block").Params()) for name, mode in both.items()}
-    stands = {name: [corner in name.split("/")[0] for corner in ("left", "right")] for name in both}
-    assert {name: [limit == 1 for limit in limits[:2]] for name, limits in at.items()} == stands
-    assert all(limits.shape == (4,) for limits in at.values())
+    domain = block.system.modes["contacts"].domain
+    for codes in itertools.product((0, 1), repeat=2):
+        limits = domain(jnp.zeros(()), jnp.append(x, jnp.array(codes)), block.Params())
+        assert limits.shape == (4,) and [limit == 1 for limit in limits[:2]] == [code == 1 for code in codes]
