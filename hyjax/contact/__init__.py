@@ -5,3 +5,4 @@ from .contact_set import set_name as set_name
 from .mechanism import lagrangian as lagrangian, Mechanism as Mechanism
 from .single_contact import contact_system as contact_system
 from .start import start as start
+from .strike import impact as impact, relabelling as relabelling

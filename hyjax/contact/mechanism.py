@@ -33,7 +33,7 @@ class Mechanism(eqx.Module):
     - `coriolis`: `c(q, v, params)`, shape `(m,)`. By default $\dot M v - \tfrac12 D_q(v^\top M v)$, from `mass` by
       automatic differentiation: equal to $C(q, v)\,v$ for every choice of the matrix $C$.
 
-    `acceleration(t, q, v, params)` solves the equation for $\dot v$.
+    `acceleration(t, q, v, params)` solves the equation for $\dot v$. `reduced(embedding)` are the bodies in fewer coordinates.
 
     The units are the user's: a row of `M` times an acceleration has the unit of the row's force. Where `mass` is not positive
     definite the accelerations are NaN, which an integration reports as `nonfinite`.
@@ -71,6 +71,51 @@ class Mechanism(eqx.Module):
         mass = inertia(self, q, params)
         solved = lambda _, right: nan_unless(smallest_pivot(mass) > 0, solve_positive(mass, right))
         return jax.lax.custom_linear_solve(lambda a: mass @ a, load(self, t, q, v, params), solved, symmetric=True)
+
+    def reduced(self, embedding: Callable[[Positions, Params], Positions]) -> "Mechanism":
+        r"""The bodies held on a surface $q = \phi(\theta, p)$ without friction, such as a leg whose foot is pinned to the ground.
+
+        With $E = D_\theta\phi$, $\dot q = E\dot\theta$ and $\ddot q = E\ddot\theta + \dot E\dot\theta$. The forces that hold the
+        bodies have no part along $E$, so
+
+        $$M_r = E^\top M E, \qquad c_r = E^\top(c + M\dot E\dot\theta), \qquad Q_r = E^\top Q$$
+
+        **Arguments:** `embedding`: $\phi$, `(theta, params)`, shape `(k,)` to `(m,)`, with independent columns of $E$.
+        **Returns:** a `Mechanism` of the `k` coordinates, where the columns depend on each other with accelerations that are NaN.
+        What holds the bodies pulls as well as it pushes.
+
+        **Example:** a mass on a circle of radius 2.
+
+        >>> mass = hj.contact.Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.array([0.0, -9.81]))
+        >>> pendulum = mass.reduced(lambda theta, p: 2 * jnp.stack([jnp.sin(theta[0]), -jnp.cos(theta[0])]))
+        >>> acceleration = pendulum.acceleration(jnp.array(0.0), jnp.array([jnp.pi / 2]), jnp.array([3.0]), None)
+        >>> print(acceleration.round(6))
+        [-4.905]
+
+        Source: Murray, Li, Sastry (1994), *A Mathematical Introduction to Robotic Manipulation*, ch. 6.1.
+        """
+        if not callable(embedding):
+            raise ValueError(f"Mechanism.reduced: give a function q = phi(theta, params), not {embedding!r}.")
+
+        def along(theta, params):
+            q, pull = jax.vjp(lambda theta: embedding(theta, params), theta)
+            return q, lambda force: pull(force)[0]
+
+        def mass(theta, params):
+            columns = jax.jacfwd(embedding)(theta, params)
+            return columns.T @ inertia(self, embedding(theta, params), params) @ columns
+
+        def forces(t, theta, rate, params):
+            q, pull = along(theta, params)
+            v = jax.jvp(lambda theta: embedding(theta, params), (theta,), (rate,))[1]
+            return pull(jnp.asarray(self.forces(t, q, v, params), q.dtype))
+
+        def coriolis(theta, rate, params):
+            moving = lambda theta: jax.jvp(lambda theta: embedding(theta, params), (theta,), (rate,))
+            (q, v), (_, turning) = jax.jvp(moving, (theta,), (rate,))
+            return along(theta, params)[1](bias(self, q, v, params) + inertia(self, q, params) @ turning)
+
+        return Mechanism(mass, forces, coriolis)
 
 
 def lagrangian(
@@ -123,11 +168,15 @@ def load(mechanism: Mechanism, t: Time, q: Positions, v: Velocities, params: Par
     force = jnp.asarray(mechanism.forces(t, q, v, params), q.dtype)
     if force.shape != q.shape:
         raise ValueError(f"Mechanism: forces must have shape {q.shape}, one per coordinate, not {force.shape}.")
+    return force - bias(mechanism, q, v, params)
+
+
+def bias(mechanism: Mechanism, q: Positions, v: Velocities, params: Params) -> Forces:
+    r"""The Coriolis terms $c(q, v)$, those given or those of `mass`."""
     if mechanism.coriolis is not None:
-        return force - mechanism.coriolis(q, v, params)
+        return mechanism.coriolis(q, v, params)
     _, momentum_drift = jax.jvp(lambda q: inertia(mechanism, q, params) @ v, (q,), (v,))
-    kinetic_slope = jax.grad(lambda q: v @ inertia(mechanism, q, params) @ v / 2)(q)
-    return force - (momentum_drift - kinetic_slope)
+    return momentum_drift - jax.grad(lambda q: v @ inertia(mechanism, q, params) @ v / 2)(q)
 
 
 def check_mechanism(mechanism: Mechanism) -> None:
