@@ -20,6 +20,15 @@ from jaxtyping import PyTree
 from .._numerics.eager import long_run
 from .workers import threads_here
 
+# Lanes in a block on a CPU for at most `NARROW_UP_TO` results, and for more.
+NARROW, NARROW_UP_TO, WIDE = 4, 32, 32
+
+
+def block_width(results: int) -> int | None:
+    """Lanes in a block for so many results in all, where most calls are for a few lanes; `None` for the usual number. A block
+    takes the time of all its lanes, also of those which repeat another."""
+    return NARROW if results <= NARROW_UP_TO and jax.default_backend() == "cpu" else None
+
 
 class BatchMap:
     """The map of `fn(common, lane)` over many lanes.
@@ -43,7 +52,7 @@ class BatchMap:
         on_cpu = self.devices[0].platform == "cpu"
         # On a CPU a small block fills the vector units, fits in the cache, and rarely waits for a slow lane. Other devices need
         # many lanes.
-        self.width = (32 if on_cpu else 1 << 15) if width is None else width
+        self.width = (WIDE if on_cpu else 1 << 15) if width is None else width
         self.blocks = max(
             1, -(-(2048 if on_cpu else 1 << 15) // self.width) if capacity is None else capacity // self.width
         )

@@ -28,6 +28,8 @@ Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 SPAN = 6
 # Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
 WINDOWS = {1: (10, 6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
+# The step that measures how an orbit changes, as a fraction of the line along which it is continued.
+FIRST = 1e-3
 
 
 class CoarseGrid:
@@ -214,8 +216,10 @@ def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2
     step, as a fraction of the line. `most`: the largest number of steps.
     """
     s, y, slope = np.zeros(len(y)), y.copy(), slope.copy()
+    # The second divided difference of the last three orbits, and the place of the last but one.
+    bend, before = np.zeros_like(y), np.full(len(y), np.nan)
     # Without an expected change, a very short first step measures it.
-    h = np.where(np.isfinite(slope[:, 0]), 1.0, 1e-3)
+    h = np.where(np.isfinite(slope[:, 0]), 1.0, FIRST)
     same = np.all(first == last, axis=1)
     h[same] = 1.0
     alive = np.isfinite(y[:, 0])
@@ -228,21 +232,31 @@ def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2
         t[t > 1 - 1e-12] = 1
         to = first[going] + t[:, None] * (last[going] - first[going])
         to[t == 1] = last[going][t == 1]
-        known = np.isfinite(slope[going, 0])
-        guess = y[going] + np.where(known[:, None], slope[going] * (t - s[going])[:, None], 0)
-        found, iterations = solve(to, guess)
+        step = (t - s[going])[:, None]
+        known, measured = np.isfinite(slope[going, 0]), np.isfinite(before[going])[:, None]
+        curved = np.where(measured, bend[going] * (t - before[going])[:, None], 0)
+        ahead = np.where(known[:, None], (slope[going] + curved) * step, 0)
+        found, iterations = solve(to, y[going] + ahead)
         size = np.max(np.abs(y[going]), axis=1)
         moved = np.max(np.abs(found - y[going]), axis=1)
-        off = np.max(np.abs(found - guess), axis=1)
-        # Accepted: without a slope, a small change; with one, a change that the slope predicted for the most part.
-        near = np.where(known, off <= 0.2 * moved + max(1e-5, noise) * size, moved <= 0.05 * size)
+        off = np.max(np.abs(found - y[going] - ahead), axis=1)
+        # Accepted: without a slope, a small change; with one, a change that was predicted for the most part, or a prediction that
+        # came true for the most part, as where a coordinate turns back.
+        whole = np.maximum(moved, np.max(np.abs(ahead), axis=1))
+        near = np.where(known, off <= 0.2 * whole + max(1e-5, noise) * size, moved <= 0.05 * size)
         good = np.isfinite(found[:, 0]) & near & (iterations <= 6)
         on = going[good]
-        slope[on] = np.where(same[on, None], 0, (found[good] - y[on]) / (t[good] - s[on])[:, None])
-        h[on] *= np.where(known[good], 3, 4)
+        change = np.where(same[on, None], 0, (found[good] - y[on]) / step[good])
+        bend[on] = np.where(measured[good], (change - slope[on]) / (t[good] - before[on])[:, None], 0)
+        slope[on], before[on] = change, s[on]
+        # With the slope measured, the whole rest of the line is tried.
+        h[on] = np.where(known[good], 3 * h[on], 1)
         y[on], s[on] = found[good], t[good]
         h[going[~good]] /= 4
         alive[going[~good]] &= h[going[~good]] >= shortest
+        # An expected change that does not come true is measured instead.
+        wrong = going[~good & known & ~measured[:, 0]]
+        slope[wrong], h[wrong] = np.nan, FIRST
     y[s < 1] = np.nan
     return y
 

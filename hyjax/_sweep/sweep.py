@@ -35,7 +35,7 @@ from .._results.labels import units_of
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
-from .batches import BatchMap
+from .batches import BatchMap, block_width
 from .chunks import ChunkSolver, solve_in_memory, solve_in_store, Sweep
 from .grid import checked_axis, Grid, grid_over, named_leaves, named_units, TAKEN
 from .store import chunk_shape
@@ -305,10 +305,10 @@ def sweep(
     problem = Problem(system, orbit.sequence, orbit.strides)
     plain = without_jacobian(integrator)
     # By the size of the grid alone, so that a store is resumed with the program that began it.
-    few = compiles_fast(math.prod(grid.shape))
+    points = math.prod(grid.shape)
     lane = eqx.Partial(orbit_from_guess, problem, grid.free, plain, record, conditions)
     sample = tuple(each[None] for each in first)
-    lanes = BatchMap(lane, grid.params, few=few, sample=sample)
+    lanes = BatchMap(lane, grid.params, block_width(points), few=compiles_fast(points), sample=sample)
     branch = start if isinstance(start, Branch) else None
     guess = None if branch is None else guesses_on_branch(branch, grid.free)
     solver, named = ChunkSolver(lanes, first, guess, tuple(grid.solved), noise), units_of(None, orbit.params, system)

@@ -285,3 +285,41 @@ def test_an_arm_strikes_a_wall():
     # Flight keeps the energy to the integrator's tolerance times its number of steps.
     assert_allclose(after, before, rtol=1e-11)
     assert_allclose(robot.position(event.x[:2], "hand")[0], 0.5, rtol=1e-13)
+
+
+KICKED = """<mujoco><compiler angle="radian"/><worldbody><body pos="0 0 1">
+  <joint name="hip" axis="0 1 0" damping="0.3"/><geom type="capsule" fromto="0 0 0  0 0 -0.4" size="0.03" mass="2"/>
+  <body pos="0 0 -0.4"><joint name="knee" axis="0 1 0" damping="0.05"/>
+    <geom type="capsule" fromto="0 0 0  0 0 -0.4" size="0.02" mass="1"/>
+  </body></body></worldbody></mujoco>"""
+
+
+@pytest.mark.slow
+def test_a_sweep_over_a_mass_has_the_orbits_of_small_steps():
+    """A leg kicked at the hip, where the rates turn back along the line of masses: over few, distant masses every orbit is found,
+    and is that which `periodic_orbit` finds from the orbit before."""
+    robot = hj.robots.from_mujoco(KICKED)
+    mechanism, kick = robot.mechanism, jnp.array([-0.3, 0.0])
+
+    def swing(t, x, p):
+        return jnp.concatenate([x[2:], mechanism.acceleration(t, x[:2], x[2:], p)])
+
+    def kicked(t, x, p):
+        return jnp.concatenate([x[:2], x[2:] + jnp.linalg.solve(mechanism.mass(x[:2], p), kick)])
+
+    modes = {"swing": hj.Mode(swing, ("hip", "knee", "hip_rate", "knee_rate"))}
+    system = hj.HybridSystem(modes, (hj.Transition("swing", "swing", lambda t, x, p: x[0], kicked),))
+    step, of_shank = hj.ReturnMap(system, sequence=("swing",)), lambda p: p.mass[1]
+    fall = hj.flow_to_guard(system, "swing", 0.0, jnp.array([0.5, 0.2, 0.0, 0.0]), robot.params)
+    start = hj.periodic_orbit(step, kicked(fall.t, fall.x, robot.params), robot.params)
+    masses = np.linspace(0.5, 2, 7)
+    swept = hj.sweep(start, where=of_shank, values=jnp.asarray(masses), progress=False)
+    assert np.all(swept.result.values == 0)
+    periods = {}
+    for line in (masses[2::-1], masses[3:]):
+        orbit = start
+        for mass in line:
+            orbit = hj.periodic_orbit(step, orbit.x, eqx.tree_at(of_shank, robot.params, jnp.array(mass)))
+            periods[mass] = float(orbit.period)
+    # Two integrations to the last tolerance.
+    assert_allclose(swept.period.values, [periods[mass] for mass in masses], rtol=1e-12)

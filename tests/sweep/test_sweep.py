@@ -17,7 +17,7 @@ import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hyjax as hj
-from hyjax._testing import ChunkSolver, CoarseGrid, is_far, LOCK, nearest_pass, Store
+from hyjax._testing import ChunkSolver, CoarseGrid, is_far, LOCK, march, nearest_pass, Store
 from hyjax.models import simplest_walker as walker
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -128,6 +128,33 @@ def test_an_orbit_on_another_branch_is_far():
     assert_allclose(guesses, 2 * values, rtol=1e-13)
     for away, far in ((0.3, False), (0.5, True)):
         assert_array_equal(is_far(guesses + away, guesses, reach), far)
+
+
+@pytest.mark.parametrize("expected", [np.nan, -7.0])
+def test_a_line_along_which_coordinates_turn_back(expected):
+    """The larger coordinate turns at a third of the line; it is large beside its variation, as a rate before an impact. Whether
+    its change is measured first, or expected wrongly, the line takes few calls."""
+    curve = lambda s: np.stack([4 - 0.2 * (s - 1 / 3) ** 2, 0.03 * np.sin(s)], axis=1)
+    calls = []
+
+    def solve(values, guess):
+        calls.append(len(values))
+        # Newton's method finds the curve from anywhere near.
+        return curve(values[:, 0]), np.full(len(values), 3)
+
+    ends = np.array([[0.0], [1.0]])
+    y = march(solve, ends[:1], curve(ends[0]), ends[1:], np.full((1, 2), expected), 0.0)
+    assert_array_equal(y, curve(ends[1]))
+    assert len(calls) < 12
+
+
+def test_a_jump_to_another_branch_is_not_accepted():
+    """Beyond the middle of the line the solver finds a branch at a distance of 0.3: there the line ends."""
+    curve = lambda s: np.stack([1 + s + np.where(s > 0.5, 0.3, 0), s], axis=1)
+    solve = lambda values, guess: (curve(values[:, 0]), np.full(len(values), 3))
+    ends = np.array([[0.0], [1.0]])
+    steps = lambda slope: march(solve, ends[:1], curve(ends[0]), ends[1:], np.full((1, 2), slope), 0.0)
+    assert np.all(np.isnan(steps(np.nan)))
 
 
 @pytest.fixture(scope="module")
