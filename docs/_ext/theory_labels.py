@@ -39,6 +39,8 @@ SECTIONS = {
         certify.certificate_figure certify.certified_region certify.proved_orbit_figure""",
     "contact": """contact.Contact contact.Mechanism contact.lagrangian contact.contact_system
         contact.start contact.set_name contact.impact contact.relabelling""",
+    "virtual-constraints": """control.virtual_constraints control.VirtualConstraints control.HybridZeroDynamics
+        control.bezier""",
     "robots": "robots.from_mujoco robots.Robot robots.RobotParams",
 }
 # Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.

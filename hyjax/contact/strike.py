@@ -37,9 +37,9 @@ def impact(
     ones of those with a slip. NaN where the mass matrix is not positive definite, or the laws have no solution that does not add
     energy. `ValueError` for what is no contact and for positions and velocities that differ in shape.
 
-    **Example:** a rod of length 2 and mass 1, at 45 degrees, whose lower end sticks.
+    **Example:**
 
-    >>> import math
+    >>> import math  # a rod of length 2 and mass 1, at 45 degrees, whose lower end sticks
     >>> rod = hj.contact.Mechanism(lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 1 / 3])))
     >>> end = lambda q: q[:2] - jnp.stack([jnp.cos(q[2]), jnp.sin(q[2])])
     >>> slip = lambda t, q, v, p: jax.jvp(lambda q: end(q)[0], (q,), (v,))[1]

@@ -1,4 +1,4 @@
-"""Feedback at events and along orbits: Riccati equations, regulators, trajectory optimization by iLQR."""
+"""Feedback at events and along orbits: Riccati equations, regulators, trajectory optimization by iLQR, virtual constraints."""
 
 from .ilqr import ilqr as ilqr, IlqrHistory as IlqrHistory, IlqrSolution as IlqrSolution
 from .regulator import Regulator as Regulator, regulator as regulator
@@ -10,3 +10,9 @@ from .stride_feedback import (
     StrideFeedback as StrideFeedback,
 )
 from .tracking import Tracking as Tracking
+from .virtual_constraints import (
+    bezier as bezier,
+    HybridZeroDynamics as HybridZeroDynamics,
+    virtual_constraints as virtual_constraints,
+    VirtualConstraints as VirtualConstraints,
+)

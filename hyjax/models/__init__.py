@@ -13,8 +13,8 @@ from types import ModuleType
 
 names = (
     "bouncing_ball", "rimless_wheel", "simplest_walker", "powered_walker", "two_spring_walker", "compass_gait",
-    "powered_compass_gait", "bhounsule_walker", "kneed_walker", "slip", "slip_retraction", "monopod_hopper",
-    "thrusting_hopper", "vibrating_table", "duffing_impact_oscillator", "friction_oscillator", "paddle_juggler",
+    "powered_compass_gait", "bhounsule_walker", "kneed_walker", "rabbit", "slip", "slip_retraction",
+    "monopod_hopper", "thrusting_hopper", "vibrating_table", "duffing_impact_oscillator", "friction_oscillator", "paddle_juggler",
     "buck_converter", "integrate_and_fire", "ball_on_slope", "rocking_block", "piecewise", "linear_impact_oscillator",
     "bangbang", "impact_microactuator", "relief_valve", "pulse_coupled_neurons", "hard_disks", "newtons_cradle",
     "boost_converter", "relay_feedback",

@@ -472,6 +472,18 @@ def test_relay_feedback():
     )
 
 
+@pytest.mark.medium
+def test_rabbit():
+    """Quadrature in 40 digits. The variational equations of the reference have errors of 1e-12, times entries of some hundred."""
+    after = [0.1753403972791646, -0.572142, 0.369998, 0.049928, 0.101114, -0.2383782418093331, 1.666692944508746,
+             -0.4846168766217351, -0.08770298274222341, 2.708644550716617]  # fmt: skip
+    close("rabbit", 0, x0=after, period=0.510539053865709382)
+    close(
+        "rabbit", 0, multipliers=[0.6173914423177391066] + list(pairs(stored("rabbit")["multipliers"])[1:]), error=1e-9
+    )
+    assert_allclose(DIGITS["rabbit"]["gaits"][0]["multipliers"][0], [0.6173914423177391066, 0], rtol=0, atol=1e-12)
+
+
 def test_every_model_is_compared():
     text = pathlib.Path(__file__).read_text()
     assert {name for name in models.names if f'"{name}"' in text} == set(models.names)

@@ -12,14 +12,14 @@ from rooms import FILES, imports
 import hyjax
 
 # From what a user writes down to the command line, and proofs, which nothing else knows. `contact` and `models` build on the
-# first alone.
+# first alone, and models on laws of control.
 LAYERS = (
-    "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "control", "phase", "_continuation", "_sweep",
-    "_optimize", "study", "contact", "robots", "models", "plot", "cli", "certify",
+    "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "contact", "control", "phase", "_continuation",
+    "_sweep", "_optimize", "study", "robots", "models", "plot", "cli", "certify",
 )  # fmt: skip
 BUILDS_ON = {
     "contact": {"_system", "_numerics"}, "robots": {"_system", "_numerics", "_results", "contact"},
-    "models": {"_system", "_numerics", "_orbit", "contact"},
+    "models": {"_system", "_numerics", "_orbit", "contact", "control"},
 }  # fmt: skip
 ROOT = pathlib.Path(hyjax.__file__).parent
 
@@ -182,8 +182,8 @@ def test_no_short_file_with_one_user():
 # number. (`_flow` and `_numerics` have what `noise`, `control` and `phase` had twice or four times.)
 LINES = {
     "_system": 1550, "_numerics": 1765, "_results": 1450, "solvers": 880, "_flow": 5730, "_orbit": 3605, "noise": 1540,
-    "control": 2400, "phase": 1060, "_continuation": 2320, "_sweep": 2565, "_optimize": 3230, "study": 1090, "contact": 1702,
-    "robots": 488, "models": 4740, "plot": 3085, "cli": 2755, "certify": 7450,
+    "control": 2725, "phase": 1060, "_continuation": 2320, "_sweep": 2565, "_optimize": 3230, "study": 1090, "contact": 1702,
+    "robots": 488, "models": 5110, "plot": 3085, "cli": 2755, "certify": 7450,
 }  # fmt: skip
 
 
@@ -193,8 +193,8 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 293 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 49_545
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 250
+    assert len(FILES) <= 294 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 50_005
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 251
     assert len(hyjax.__all__) <= 50
 
 
