@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ._system.per_mode import number, PerMode
     from ._system.results import choose, code_flags, code_names, RESULTS
     from ._numerics import eager
-    from ._numerics.programs import once
-    from ._numerics.programs import depends_on, operations
+    from ._numerics.programs import depends_on, evaluate_alike, once, operations
     from ._numerics.eager import FEW, LONG, OLDER_EMITTERS, SHORT
     from ._numerics.eigenvalues import plain_spectrum, spectrum
     from ._numerics.elimination import det, null_vectors, solve, solver

@@ -51,13 +51,15 @@ class Automaton(eqx.Module):
     guard falls. `leading`: for each mode, how many of its coordinates are its state; the others, such as a covariance, follow the
     state, and do not decide where the system slides. `None` for all. `alone`: the system of the state, of the same modes and
     transitions, with the attribute `params` of the parameters: its functions decide where the system slides, and need not be
-    compiled together with what follows.
+    compiled together with what follows. `judges`: whether events that fall together are examined for their order; else they are
+    `simultaneous_guards`.
     """
 
     system: HybridSystem
     only: tuple[str, ...] | None = eqx.field(static=True, default=None)
     leading: tuple[int, ...] | None = eqx.field(static=True, default=None)
     alone: HybridSystem | None = None
+    judges: bool = eqx.field(static=True, default=True)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +79,7 @@ class Automaton(eqx.Module):
 
     def restricted(self, only: tuple[str, ...] | None) -> "Automaton":
         """The same automaton, in which only the modes `only` flow."""
-        return Automaton(self.system, only, self.leading, self.alone)
+        return Automaton(self.system, only, self.leading, self.alone, self.judges)
 
     def includes(self, mode: Index) -> Flag:
         """Whether the mode is one of those that flow."""

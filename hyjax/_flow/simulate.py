@@ -92,7 +92,14 @@ def simulate(
     if not isinstance(record, bool):
         record = _as_arrays(record)
     times = None if times is None else jnp.asarray(times, x0.dtype)
-    found = run_simulation(Automaton(system), x0, mode, t0, t1, params, max_jumps, integrator, times, record)
+    run = lambda automaton: run_simulation(automaton, x0, mode, t0, t1, params, max_jumps, integrator, times, record)
+    # To examine the order of events that fall together is a fifth of the program of a system of contacts, and rarely needed:
+    # where all numbers are known, a first run does not.
+    leaves = jax.tree.leaves((system, x0, t0, t1, params, record))
+    known = not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    found = run(Automaton(system, judges=not known))
+    if known and bool(jnp.any(found.result == RESULTS.simultaneous_guards)):
+        found = run(Automaton(system))
     return raise_stop("simulate", found, found) if throw else found
 
 
@@ -324,7 +331,7 @@ def flow_arc(
     # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
     until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
     until = jnp.where(now.done, start.t - 1, until)
-    several = any(any_in_step(automaton.system, name) for name in automaton.system.names)
+    several = automaton.judges and any(any_in_step(automaton.system, name) for name in automaton.system.names)
     several = several or automaton.surfaces.clocks is not None
     owed = jnp.where(now.done, -1, now.instant.owed.within(automaton.leaving(mode))) if several else None
     entry = may_go_on(automaton, z, mode, now.durations, start.t, params)

@@ -111,7 +111,8 @@ def _surrounded(
     """
     no = jnp.array(False)
     pairs = {(way.source, way.target) for way in automaton.system.transitions}
-    if not any((target, source) in pairs for source, target in pairs):
+    # A way back into the same mode has one flow, which cannot both raise and lower a guard.
+    if not any(source != target and (target, source) in pairs for source, target in pairs):
         return no, no
     follows = ~automaton.is_state(mode)
     automaton, z, params = automaton.of_state(z, mode, params)

@@ -1,4 +1,5 @@
-"""Programs of JAX: on which inputs a value depends, how many operations there are, and one evaluation for equal operations.
+"""Programs of JAX: on which inputs a value depends, how many operations there are, and one evaluation for equal operations, or
+for functions that differ in numbers.
 
 The guards and conditions of an impact compute the same quantities. XLA merges equal operations too, but only after it has written
 out every call, which takes most of the time to compile a system with several contacts: half the operations compile in half the
@@ -10,8 +11,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Literal
-from jaxtyping import PyTree
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Literal, Var
+from jaxtyping import Array, PyTree
 
 # A jitted function of at most this number of operations is written out, so that parts shared with other functions are found.
 SMALL = 16
@@ -66,6 +69,81 @@ def once(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return jax.tree.unflatten(jax.tree.structure(shapes), out)
 
     return apply
+
+
+def evaluate_alike(functions: Sequence[Callable[..., Array]], *inputs: PyTree) -> Array:
+    """The values of functions at the same inputs, of one shape, stacked. Functions that are one program but for its numbers, such
+    as the gaps of several feet, are evaluated as one, in a batch of these numbers."""
+    arrays, rest = eqx.partition(inputs, eqx.is_array)
+    leaves = jax.tree.leaves(arrays)
+    traced = [jax.make_jaxpr(lambda arrays, fn=fn: fn(*eqx.combine(arrays, rest)))(arrays) for fn in functions]
+    alike: dict[Hashable, list[int]] = {}
+    for i, closed in enumerate(traced):
+        alike.setdefault(_form(closed), []).append(i)
+    values = []
+    for members in alike.values():
+        closed, columns = traced[members[0]], list(zip(*(_numbers(traced[i]) for i in members), strict=True))
+        varies = [any(not _equal(number, column[0]) for number in column) for column in columns]
+        batch = [jnp.stack(column) for column, new in zip(columns, varies, strict=True) if new]
+
+        def one(batch, closed=closed, columns=columns, varies=varies):
+            given = iter(batch)
+            numbers = [next(given) if new else column[0] for column, new in zip(columns, varies, strict=True)]
+            return _with_numbers(closed.jaxpr, numbers, leaves)
+
+        found = jax.vmap(one)(batch) if batch else one(batch)[None]
+        values.append(jnp.broadcast_to(found, (len(members), *found.shape[1:])))
+    order = np.argsort([i for members in alike.values() for i in members])
+    whole = values[0] if len(values) == 1 else jnp.concatenate(values)
+    return whole if np.array_equal(order, np.arange(len(order))) else whole[order]
+
+
+def _form(closed: ClosedJaxpr) -> Hashable:
+    """What a program is apart from its numbers: constants, and literals of its own operations."""
+    places: dict[Any, int] = {}
+    place = lambda atom: (atom.aval,) if isinstance(atom, Literal) else places.setdefault(atom, len(places))
+    jaxpr = closed.jaxpr
+    head = [(place(variable), str(variable.aval)) for variable in (*jaxpr.constvars, *jaxpr.invars)]
+    body = []
+    for eqn in jaxpr.eqns:
+        operands = tuple(map(place, eqn.invars))
+        body.append(
+            (eqn.primitive.name, operands, str(sorted(eqn.params.items(), key=lambda item: item[0])), len(eqn.outvars))
+        )
+        for variable in eqn.outvars:
+            place(variable)
+    return str((head, body, [place(atom) for atom in jaxpr.outvars]))
+
+
+def _equal(number: Any, other: Any) -> bool:
+    known = not any(isinstance(each, jax.core.Tracer) for each in (number, other))
+    return number is other or (known and np.array_equal(number, other))
+
+
+def _numbers(closed: ClosedJaxpr) -> list[Any]:
+    """Constants and literals of a program, in order."""
+    atoms = [*(atom for eqn in closed.jaxpr.eqns for atom in eqn.invars), *closed.jaxpr.outvars]
+    return [*closed.consts, *(np.asarray(atom.val, atom.aval.dtype) for atom in atoms if isinstance(atom, Literal))]
+
+
+def _with_numbers(jaxpr: Jaxpr, numbers: Sequence[Any], inputs: Sequence[Any]) -> Any:
+    """The output of a program with other numbers: its literals are made inputs."""
+    literals: list[Var] = []
+
+    def lifted(atom):
+        if isinstance(atom, Literal):
+            literals.append(Var(atom.aval))
+            return literals[-1]
+        return atom
+
+    eqns = [eqn.replace(invars=[lifted(atom) for atom in eqn.invars]) for eqn in jaxpr.eqns]
+    outvars = [lifted(atom) for atom in jaxpr.outvars]
+    count = len(jaxpr.constvars)
+    invars = [*jaxpr.constvars, *literals, *jaxpr.invars]
+    whole = jaxpr.replace(constvars=[], invars=invars, outvars=outvars, eqns=eqns)
+    typed = [jnp.asarray(number, literal.aval.dtype) for number, literal in zip(numbers[count:], literals, strict=True)]
+    (found,) = jaxpr_as_fun(ClosedJaxpr(whole, []))(*numbers[:count], *typed, *inputs)
+    return found
 
 
 def _evaluate(

@@ -1,5 +1,6 @@
 """A contact: a gap that cannot be negative, with restitution and friction where the gap is closed."""
 
+import functools as ft
 import math
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.programs import evaluate_alike
 from .._system.types import Params, Scalar, Time
 from .mechanism import Positions, Velocities
 
@@ -122,11 +124,6 @@ def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:
     return value
 
 
-def gap_rate(contact: Contact, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
-    r"""$\dot g = D_tg + D_qg\,v$."""
-    return jax.jvp(lambda t, q: gap(contact, t, q, params), (t, q), (jnp.ones_like(t), v))[1]
-
-
 def slip(contact: Contact, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
     """The tangential velocity; `ValueError` unless it is a scalar."""
     assert contact.slip is not None
@@ -143,6 +140,20 @@ def velocity_rows(
     contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: Params
 ) -> Float[Array, " rows"]:
     """The velocities of the contact points: the rates of all gaps, then the slips of the contacts with a slip."""
-    rates = [gap_rate(contact, t, q, v, params) for contact in contacts]
-    slips = [slip(contact, t, q, v, params) for contact in contacts if contact.slip is not None]
-    return jnp.stack(rates + slips) if contacts else jnp.zeros(0, q.dtype)
+    slips = [ft.partial(slip, contact) for contact in contacts if contact.slip is not None]
+    rates = gap_rates(contacts, t, q, v, params)
+    return jnp.concatenate([rates, evaluate_alike(slips, t, q, v, params)]) if slips else rates
+
+
+def gaps(contacts: tuple[Contact, ...], t: Time, q: Positions, params: Params) -> Float[Array, " contacts"]:
+    """The gaps of several contacts."""
+    if not contacts:
+        return jnp.zeros(0, q.dtype)
+    return evaluate_alike([ft.partial(gap, contact) for contact in contacts], t, q, params)
+
+
+def gap_rates(
+    contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: Params
+) -> Float[Array, " contacts"]:
+    r"""$\dot g = D_tg + D_qg\,v$ of several contacts."""
+    return jax.jvp(lambda t, q: gaps(contacts, t, q, params), (t, q), (jnp.ones_like(t), v))[1]

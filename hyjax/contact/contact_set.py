@@ -1,5 +1,6 @@
 r"""Bodies with any number of contacts, each open, stuck or sliding: one mode, in whose state the set of contacts is held."""
 
+import functools as ft
 from collections.abc import Mapping, Sequence
 
 import equinox as eqx
@@ -10,10 +11,11 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
+from .._numerics.programs import evaluate_alike
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
-from .contact import coefficient, Contact, gap, gap_rate
+from .contact import coefficient, Contact, gap_rates, gaps
 from .laws import drift_errors, force_error, rises, Tolerances
 from .lemke import lemke
 from .mechanism import Mechanism, names_of
@@ -66,8 +68,7 @@ class Apart(eqx.Module):
 
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         q, v = halves(x)
-        gaps = [jnp.maximum(gap(each, t, q, params), gap_rate(each, t, q, v, params)) for each in self.contacts]
-        limits = jnp.stack(gaps)
+        limits = jnp.maximum(gaps(self.contacts, t, q, params), gap_rates(self.contacts, t, q, v, params))
         if self.held is not None:
             limits = jnp.where(self.held, 1, limits)
         further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
@@ -129,11 +130,11 @@ class ContactSet(eqx.Module):
     def numbers(self, name: str, params: Params, like: Array) -> Numbers:
         """A coefficient of all contacts, 0 where it is not given."""
         values = [getattr(each, name) for each in self.contacts]
-        return jnp.stack([coefficient(0.0 if value is None else value, params, like) for value in values])
+        each = [ft.partial(coefficient, 0.0 if value is None else value) for value in values]
+        return evaluate_alike(each, params, like)
 
     def gaps(self, t: Time, x: State, params: Params) -> Numbers:
-        q = x[: self.moving(x).size // 2]
-        return jnp.stack([gap(each, t, q, params) for each in self.contacts])
+        return gaps(self.contacts, t, x[: self.moving(x).size // 2], params)
 
     # Flow and guards
 

@@ -111,38 +111,26 @@ def solve_symmetric(matrix: Square, columns: Columns) -> Columns:
     Derivatives of every order are solutions with the same matrix. (lineax's own derivative rule calls back into Python to check
     for failure, from within the loop of an integration.)
     """
-    definite = lambda matrix, right: nan_unless(smallest_pivot(matrix) > 0, solve(matrix, right))
-    solution = _eliminate if matrix.shape[0] <= _UNROLLED else definite
-    return jax.lax.custom_linear_solve(
-        lambda x: matrix @ x, columns, lambda _, right: solution(matrix, right), symmetric=True
-    )
 
+    def solution(_, right):
+        if len(matrix) > _UNROLLED:
+            return nan_unless(smallest_pivot(matrix) > 0, solve(matrix, right))
+        found, pivots = _exchange(matrix, right)
+        return nan_unless(jnp.all(pivots > 0), found)
 
-def _eliminate(matrix: Square, columns: Columns) -> Columns:
-    """Gaussian elimination without pivoting, which a positive definite matrix does not need, and unrolled."""
-    rows, right, m = list(matrix), list(columns), matrix.shape[0]
-    for k in range(m):
-        for i in range(k + 1, m):
-            factor = rows[i][k] / rows[k][k]
-            rows[i], right[i] = rows[i] - factor * rows[k], right[i] - factor * right[k]
-    solution = dict[int, Array]()
-    for i in reversed(range(m)):
-        known = sum((rows[i][j] * solution[j] for j in solution), jnp.zeros_like(right[i]))
-        solution[i] = (right[i] - known) / rows[i][i]
-    definite = jnp.all(jnp.stack([rows[k][k] for k in range(m)]) > 0)
-    return nan_unless(definite, jnp.stack([solution[i] for i in range(m)]))
+    return jax.lax.custom_linear_solve(lambda x: matrix @ x, columns, solution, symmetric=True)
 
 
 def least_norm(compliance: Square, matrix: Square, change: Rows, may_depend: bool) -> Rows:
     r"""The forces $y$ with $A y = \Delta$, of least norm where rows depend on each other: $A$ is the compliance, with the
     columns of contacts that slide changed by friction. Rows and columns that take no part are zero."""
     if not may_depend:
-        return _exchange(matrix + _ones(diagonal(compliance) <= 0, matrix), change[:, None])[:, 0]
+        return _exchange(matrix + _ones(diagonal(compliance) <= 0, matrix), change[:, None])[0][:, 0]
     lower, taken = _independent(compliance)
     idle = _ones(~taken, matrix)
-    reduced = _exchange(lower.T @ lower + idle, lower.T @ jnp.column_stack([matrix, change]))
+    reduced, _ = _exchange(lower.T @ lower + idle, lower.T @ jnp.column_stack([matrix, change]))
     rows = reduced[:, :-1]
-    return rows.T @ _exchange(rows @ rows.T + idle, reduced[:, -1:])[:, 0]
+    return rows.T @ _exchange(rows @ rows.T + idle, reduced[:, -1:])[0][:, 0]
 
 
 def tied(compliance: Square, held: Mask) -> Bool[Array, "rows rows"]:
@@ -151,7 +139,7 @@ def tied(compliance: Square, held: Mask) -> Bool[Array, "rows rows"]:
     lower, taken = _independent(jnp.where(held[:, None] & held, compliance, 0))
     part = lower.T @ jnp.where(held[:, None], compliance, 0)
     # W - W_h W_hh^+ W_h, with W_hh^+ = L (L^T L)^-2 L^T.
-    solved = _exchange(lower.T @ lower + _ones(~taken, compliance), part)
+    solved, _ = _exchange(lower.T @ lower + _ones(~taken, compliance), part)
     rest = compliance - solved.T @ solved
     own, least = diagonal(rest), redundant(compliance) * diagonal(compliance)
     left = own - rest**2 / jnp.where(own > least, own, 1)[:, None]
@@ -172,21 +160,27 @@ def _ones(where: Mask, like: Square) -> Square:
     return jnp.where(np.eye(len(like), dtype=bool) & where, jnp.ones((), like.dtype), 0)
 
 
-def _exchange(matrix: Square, columns: Columns) -> Columns:
-    """The solution for each column by exchange of whole rows (Gauss-Jordan) without pivoting: few operations to compile."""
+def _exchange(matrix: Square, columns: Columns) -> tuple[Columns, Rows]:
+    """The solution for each column by exchange of whole rows (Gauss-Jordan) without pivoting, which a positive definite matrix
+    does not need: few operations to compile. And the pivots, positive where the matrix is positive definite."""
     n = len(matrix)
 
     def step(work, k):
-        pivot = work[k] / work[k, k]
-        return jnp.where((np.arange(n) == k)[:, None], pivot, work - work[:, k, None] * pivot), None
+        row = work[k]
+        pivot = row[k]
+        scaled = row / pivot
+        return jnp.where((np.arange(n) == k)[:, None], scaled, work - work[:, k, None] * scaled), pivot
 
     work = jnp.concatenate([matrix, columns], axis=1)
     if n > _UNROLLED:
-        work, _ = jax.lax.scan(step, work, np.arange(n))
+        work, pivots = jax.lax.scan(step, work, np.arange(n))
     else:
+        found = []
         for k in range(n):
-            work, _ = step(work, k)
-    return work[:, n:]
+            work, pivot = step(work, k)
+            found.append(pivot)
+        pivots = jnp.stack(found)
+    return work[:, n:], pivots
 
 
 def _independent(matrix: Square) -> tuple[Square, Mask]:

@@ -11,7 +11,7 @@ from .._system.per_mode import number, PerMode
 from .._system.results import choose, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
-from .contact import Contact, gap, gap_rate, slip
+from .contact import Contact, gap, gap_rates, slip
 from .contact_set import Apart, contact_set_system
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
@@ -190,7 +190,7 @@ class _Body(eqx.Module):
         return gap(self.contact, t, halves(x)[0], params)
 
     def gap_rate(self, t: Time, x: State, params: Params) -> Scalar:
-        return gap_rate(self.contact, t, *halves(x), params)
+        return gap_rates((self.contact,), t, *halves(x), params)[0]
 
     # Contact
 

@@ -1,11 +1,12 @@
-"""`once`: equal operations of a function are evaluated once, without a change of values or derivatives."""
+"""Equal operations of a function are evaluated once, and functions that differ in numbers together, without a change of values or
+derivatives."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hyjax._testing import once, sincos
+from hyjax._testing import evaluate_alike, once, operations, sincos
 
 
 def heights(t, x, params):
@@ -42,3 +43,37 @@ def test_equal_operations_are_evaluated_once():
 def test_different_constants_are_not_equal():
     fn = once(lambda x: jnp.stack([x * 2.0, x * 3.0, x * np.float64(2.0), x + 2.0]))
     assert_array_equal(fn(jnp.array(1.5)), [3.0, 4.5, 3.0, 3.5])
+
+
+def test_functions_that_differ_in_numbers_are_one_batch():
+    """Values and derivatives of functions that differ in literals and captured arrays, beside one of another form, against each by
+    itself; a program as long for eight as for two."""
+    point = lambda k, far: lambda x, p: jnp.sin(k * x[0]) * p["a"] + jnp.where(x[1] > k, far @ x, -k) + 2.0
+    other = lambda x, p: x[0] ** 3
+    functions = [point(float(k), jnp.array([k, 1.0])) for k in range(7)] + [other]
+    functions = [functions[i] for i in (0, 7, 1, 2, 3, 4, 5, 6)]
+    x, p = jnp.array([0.3, 2.5]), {"a": jnp.array(1.7)}
+    ours = jax.jit(lambda x, p: evaluate_alike(functions, x, p))
+    each = lambda x, p: jnp.stack([fn(x, p) for fn in functions])
+    for of in (
+        lambda f: f,
+        jax.jacfwd,
+        jax.jacrev,
+        lambda f: jax.jacfwd(jax.jacrev(f)),
+        lambda f: jax.jacrev(f, argnums=1),
+    ):
+        for found, expected in zip(jax.tree.leaves(of(ours)(x, p)), jax.tree.leaves(of(each)(x, p)), strict=True):
+            assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
+    # Numbers that are traced, of which none is known to equal another.
+    scaled = lambda s: evaluate_alike([point(k, s * jnp.ones(2)) for k in (s, 2 * s)], x, p)
+    assert_allclose(
+        jax.jit(jax.jacfwd(scaled))(0.4),
+        jax.jacfwd(lambda s: jnp.stack([point(k, s * jnp.ones(2))(x, p) for k in (s, 2 * s)]))(0.4),
+        rtol=1e-14,
+    )
+    length = lambda count: operations(
+        jax.make_jaxpr(lambda x, p: evaluate_alike([point(float(k), jnp.array([k, 1.0])) for k in range(count)], x, p))(
+            x, p
+        ).jaxpr
+    )
+    assert length(8) <= length(2)
