@@ -46,8 +46,8 @@ def test_different_constants_are_not_equal():
 
 
 def test_functions_that_differ_in_numbers_are_one_batch():
-    """Values and derivatives of functions that differ in literals and captured arrays, beside one of another form, against each by
-    itself; a program as long for eight as for two."""
+    """Values and derivatives of functions that differ in literals and captured arrays, beside one of another form, against each
+    by itself; a program as long for eight as for two."""
     point = lambda k, far: lambda x, p: jnp.sin(k * x[0]) * p["a"] + jnp.where(x[1] > k, far @ x, -k) + 2.0
     other = lambda x, p: x[0] ** 3
     functions = [point(float(k), jnp.array([k, 1.0])) for k in range(7)] + [other]
