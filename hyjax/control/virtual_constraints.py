@@ -30,7 +30,6 @@ from .._results.shown import Shown
 from .._system.results import nan_unless
 from .._system.system import Reset
 from .._system.types import Matrix, Params, Scalar, State, Time
-from ..contact.contact import Coefficient, coefficient
 from ..contact.mechanism import check_mechanism, inertia, load, Mechanism, Positions, Velocities
 
 Outputs = Float[Array, " k"]
@@ -41,6 +40,8 @@ Measured = Callable[[Positions, Params], Outputs]
 Phase = Callable[[Positions, Params], Scalar]
 Curve = Callable[[Scalar, Params], Outputs]
 Law = Callable[[Time, Positions, Velocities, Params], Inputs]
+# Of all outputs, or of each.
+Gain = float | Array | Callable[[Params], Array]
 
 
 def bezier(coefficients: Float[Array, "k columns"], s: Scalar) -> Outputs:
@@ -123,8 +124,8 @@ class VirtualConstraints(eqx.Module):
     phase: Phase
     desired: Curve
     outputs: Measured
-    stiffness: Coefficient
-    damping: Coefficient
+    stiffness: Gain
+    damping: Gain
     feedforward: Law | None
     configuration: Callable[[Scalar, Params], Positions] | None
 
@@ -214,7 +215,7 @@ class VirtualConstraints(eqx.Module):
         return nan_unless(jnp.max(jnp.abs(both(q) - wanted)) <= error, q)
 
     def _wanted(self, y: Outputs, y_rate: Outputs, params: Params) -> Outputs:
-        gain = lambda value: coefficient(value, params, y)
+        gain = lambda value: jnp.asarray(value(params) if callable(value) else value, y.dtype)
         return -gain(self.stiffness) * y - gain(self.damping) * y_rate
 
     def _linearized(self, t: Time, q: Positions, v: Velocities, params: Params) -> tuple[Velocities, Inputs]:
@@ -262,8 +263,8 @@ def virtual_constraints(
     phase: Phase,
     desired: Curve,
     outputs: Measured | None = None,
-    stiffness: Coefficient,
-    damping: Coefficient,
+    stiffness: Gain,
+    damping: Gain,
     feedforward: Law | None = None,
     configuration: Callable[[Scalar, Params], Positions] | None = None,
 ) -> VirtualConstraints:
