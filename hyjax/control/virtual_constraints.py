@@ -104,7 +104,7 @@ class VirtualConstraints(eqx.Module):
     **Methods:** `control(t, q, v, params)`: $u$, shape `(k,)`, for a motor. `acceleration(t, q, v, params)`: $\dot v$ with it,
     shape `(m,)`, for modes of one's own. `driven`: the bodies with it, a `Mechanism`. `error(q, v, params)`: $y$ and $\dot y$.
     `on_surface(theta, rate, params)`: $(q, v)$ with $y = \dot y = 0$. `zero_dynamics(theta, rate, params)`: $\ddot\theta$ there.
-    `hybrid_zero_dynamics(reset, stop, params)`: the gait there.
+    `hybrid_zero_dynamics(reset, stop, params)`: the gait there. These three are for one input less than coordinates.
 
     Where the decoupling matrix or the mass matrix is singular, all are NaN, which an integration reports as `nonfinite`.
 
@@ -184,7 +184,7 @@ class VirtualConstraints(eqx.Module):
         start, delta = jax.jvp(lambda q: self.phase(q, params), (q,), (v,))
         y, y_rate = self.error(q, v, params)
         defect = jnp.maximum(jnp.max(jnp.abs(y)), jnp.max(jnp.abs(y_rate / delta)))
-        points, integrate = _quadrature(nodes)
+        points, integrate = (jnp.asarray(each, stop.dtype) for each in _quadrature(nodes))
         phases = start + (stop - start) * points
         along = lambda values: (stop - start) * (integrate @ values)
         by_rate = jax.vmap(jax.vmap(self.zero_dynamics, (None, 0, None)), (0, None, None))
@@ -304,23 +304,23 @@ def virtual_constraints(
     Isidori (1995), *Nonlinear Control Systems*, ch. 5, for the linearization.
     """
     check_mechanism(mechanism)
-    given = {"phase": phase, "desired": desired}
-    given |= {"outputs": outputs} if outputs is not None else {}
-    given |= {"feedforward": feedforward} if feedforward is not None else {}
-    given |= {"configuration": configuration} if configuration is not None else {}
-    for name, function in given.items():
+    given: dict[str, object] = {"phase": phase, "desired": desired}
+    optional = {"outputs": outputs, "feedforward": feedforward, "configuration": configuration}
+    for name, function in (given | {name: each for name, each in optional.items() if each is not None}).items():
         if not callable(function):
             raise ValueError(f"virtual_constraints: {name} must be a function; got {function!r}.")
-    matrix = inputs
-    if not callable(matrix):
-        fixed = np.asarray(matrix, float)
-        if fixed.ndim != 2 or fixed.shape[0] < fixed.shape[1]:
-            raise ValueError(
-                f"virtual_constraints: inputs of shape {fixed.shape} must be a matrix of shape (m, k), with a column for each "
-                "input and no more inputs than coordinates."
-            )
-        matrix = lambda q, params: jnp.asarray(fixed, q.dtype)
-    measured = outputs or (lambda q, params: q @ matrix(q, params))
+    matrix = inputs if callable(inputs) else _constant(inputs)
+    measured = (lambda q, params: q @ matrix(q, params)) if outputs is None else outputs
     return VirtualConstraints(
         mechanism, matrix, phase, desired, measured, stiffness, damping, feedforward, configuration
     )
+
+
+def _constant(inputs: Float[Array, "m k"] | np.ndarray) -> Callable[[Positions, Params], Matrix]:
+    matrix = np.asarray(inputs, float)
+    if matrix.ndim != 2 or matrix.shape[0] < matrix.shape[1]:
+        raise ValueError(
+            f"virtual_constraints: inputs of shape {matrix.shape} must be a matrix of shape (m, k), with a column for each input "
+            "and no more inputs than coordinates."
+        )
+    return lambda q, params: jnp.asarray(matrix, q.dtype)

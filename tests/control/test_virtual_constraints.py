@@ -1,6 +1,7 @@
 """Virtual constraints of a cart with a pendulum, and of bodies with nonlinear outputs, against formulas written out by hand."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -41,7 +42,7 @@ def desired(theta, p):
 
 
 def law(mechanism=CART, **changed):
-    given = {
+    given: dict[str, Any] = {
         "inputs": PUSH, "phase": lambda q, p: q[1], "desired": desired, "stiffness": lambda p: p.stiffness, "damping": 9.0
     }  # fmt: skip
     return virtual_constraints(mechanism, **given | changed)
@@ -159,7 +160,7 @@ def test_the_gait_by_quadrature_is_that_by_integration():
 
     def ends(rate):
         meets = lambda t, x: x[0] + 0.1
-        meets.terminal, meets.direction = True, 1
+        meets.terminal, meets.direction = True, 1  # pyright: ignore[reportFunctionMemberAccess]
         run = scipy.integrate.solve_ivp(alone, (0.0, 9.0), [back, rate], "DOP853", rtol=1e-12, atol=1e-12, events=meets)
         return run.t[-1], run.y[1, -1]
 
@@ -223,6 +224,14 @@ def test_shapes_that_do_not_fit():
         law(desired=lambda theta, p: jnp.zeros(2)).control(*state)
     with pytest.raises(ValueError, match=r"must have the shape \(2, 1\)"):
         law(inputs=np.ones((3, 1)), outputs=lambda q, p: q[:1]).control(*state)
+    # Two inputs less than coordinates.
+    three = Mechanism(lambda q, p: jnp.eye(3))
+    with pytest.raises(
+        ValueError, match=r"for 2 coordinates and 1 outputs the inputs' matrix must have the shape \(2, 1\)"
+    ):
+        law(three, inputs=np.eye(3, 1), outputs=lambda q, p: q[:1]).zero_dynamics(
+            jnp.array(0.1), jnp.array(1.0), Params()
+        )
     with pytest.raises(ValueError, match=r"bezier: coefficients must have the shape"):
         bezier(jnp.zeros(3), jnp.array(0.0))
 

@@ -92,6 +92,14 @@ def test_the_gait_on_the_surface(walk):
     assert walk.defect < 1e-12
 
 
+def test_single_precision():
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), PARAMS)
+    found = jax.jit(lambda p: rabbit.constraints.hybrid_zero_dynamics(rabbit.strike, p.phase_stop, p))(params)
+    assert {leaf.dtype for leaf in jax.tree.leaves((found, rabbit.invariant(params)))} == {np.dtype(np.float32)}
+    # A sum of 48 terms.
+    assert_allclose([found.multiplier, found.period], [MULTIPLIER, PERIOD], rtol=48 * 6e-8)
+
+
 @pytest.fixture(scope="module")
 def along(walk):
     """State, torques and ground force by the phase of the gait."""
