@@ -22,7 +22,7 @@ def trajectory_table(trajectory) -> Table:
         title = f"{trajectory.t.size} Trajectories, {jumps.min()} to {jumps.max()} jumps each"
         return Table(title, [(str(n), code) for code, n in counted_codes(trajectory.result)])
     units = units_of(None, trajectory.params, trajectory.system)
-    names = tuple(dict.fromkeys(name for mode in trajectory.system.modes.values() for name in mode.coordinates))
+    names = tuple(dict.fromkeys(name for mode in trajectory.system.modes.values() for name in mode.shown))
     recorded = bool(trajectory.start_times.size)
     heads = ("from", "to", "mode", "next", *names)
     of_columns = (units.time, units.time, "", "", *(units.coordinates.get(name, "") for name in names))
@@ -37,19 +37,30 @@ def trajectory_table(trajectory) -> Table:
 def _final(trajectory, names: tuple[str, ...]) -> list[str]:
     """The final state of a trajectory without a record of its arcs."""
     mode = trajectory.system.names[int(trajectory.mode)]
-    return ["", f"{float(trajectory.t):.12g}", mode, "", *_state(trajectory, mode, trajectory.final, names)]
+    label = trajectory.system.modes[mode].label(mode, trajectory.final)
+    return ["", f"{float(trajectory.t):.12g}", label, "", *_state(trajectory, mode, trajectory.final, names)]
 
 
 def _arcs(trajectory, names: tuple[str, ...]) -> list[list[str]]:
-    modes, events, rows = trajectory.mode_names, trajectory.events, []
+    modes, labels, events, rows = trajectory.mode_names, arc_labels(trajectory), trajectory.events, []
     for k in shown_indices(len(modes), 14):
         if k is None:
             rows.append(["..."])
             continue
         times = (f"{float(each[k]):.12g}" for each in (trajectory.start_times, trajectory.end_times))
-        following = events[k].target + f" [{events[k].index}]" * (events[k].index >= 0) if k < len(events) else ""
-        rows.append([*times, modes[k], following, *_state(trajectory, modes[k], trajectory.x_ends[k], names)])
+        following = labels[k + 1] if k < len(events) else ""
+        if following and events[k].index >= 0 and modes[k] == labels[k]:
+            following += f" [{events[k].index}]"
+        rows.append([*times, labels[k], following, *_state(trajectory, modes[k], trajectory.x_ends[k], names)])
     return rows
+
+
+def arc_labels(trajectory) -> list[str]:
+    """What tables and pictures call the modes of the arcs, in their order: of contacts by name their sets."""
+    modes = trajectory.system.modes
+    sizes = [modes[name].dimension for name in trajectory.mode_names]
+    starts = [np.asarray(x)[:size] for x, size in zip(trajectory.x_starts, sizes, strict=False)]
+    return [modes[name].label(name, x) for name, x in zip(trajectory.mode_names, starts, strict=True)]
 
 
 def _state(trajectory, mode: str, x, names: tuple[str, ...]) -> list[str]:
@@ -74,7 +85,11 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
     about = {name: units_attribute((name,), units.coordinates) for name in names}
     seconds = units_attribute(("time",), {"time": units.time})
     data: dict[str, Any] = {name: ("time", join(columns[name]), about[name]) for name in names}
-    data["mode"] = ("time", np.concatenate([np.full(arc.t.shape, arc.mode) for arc in arcs]))
+    labels = arc_labels(trajectory)
+    data["mode"] = (
+        "time",
+        np.concatenate([np.full(arc.t.shape, label) for arc, label in zip(arcs, labels, strict=True)]),
+    )
 
     events = trajectory.events
     for side in ("before", "after"):
@@ -85,8 +100,8 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
                 if name in known:
                     values[k] = getattr(event, side)[known.index(name)]
             data[f"{name}_{side}"] = ("event", values, about[name])
-    data["source"] = ("event", np.array([event.source for event in events], dtype=str))
-    data["target"] = ("event", np.array([event.target for event in events], dtype=str))
+    data["source"] = ("event", np.array(labels[: len(events)], dtype=str))
+    data["target"] = ("event", np.array(labels[1 : len(events) + 1], dtype=str))
     data["transition"] = ("event", np.array([event.transition for event in events], dtype=np.int32))
     if trajectory.system.families:
         data["index"] = ("event", np.array([event.index for event in events], dtype=np.int32))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._continuation.branch_report import end_name
+from .._flow.trajectory_report import arc_labels
 from .._results.table import Table
 
 
@@ -54,23 +55,24 @@ def orbit_record(orbit) -> dict:
 
 def trajectory_record(name: str, values: dict[str, float], trajectory) -> dict:
     """The JSON record of a trajectory; a number that is not finite becomes null."""
+    labels = arc_labels(trajectory)
     return {
         "model": name,
         "params": values,
-        "modes": list(trajectory.mode_names),
+        "modes": labels,
         "t": float(trajectory.t),
         "x": nested_lists(trajectory.final),
         "jumps": int(trajectory.jumps),
         "events": [
             {
                 "t": event.t,
-                "source": event.source,
-                "target": event.target,
+                "source": labels[k],
+                "target": labels[k + 1],
                 "before": nested_lists(event.before),
                 "after": nested_lists(event.after),
                 "guard_rate": event.guard_rate,
             }
-            for event in trajectory.events
+            for k, event in enumerate(trajectory.events)
         ],
         "result": str(trajectory.result),
     }

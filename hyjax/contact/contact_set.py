@@ -407,6 +407,13 @@ class ContactSet(eqx.Module):
 
     # The domain
 
+    def label(self, names: Sequence[str], x: State | np.ndarray) -> str:
+        """The name of the set of contacts, see `set_name`."""
+        held = ["closed" if each.slip is None else "stick" for each in self.contacts]
+        codes = np.asarray(x)[-len(names) :].round().astype(int)
+        words = [("open", sticks, "slip+", "slip-")[code] for sticks, code in zip(held, codes, strict=True)]
+        return "+".join(f"{name}:{word}" for name, word in zip(names, words, strict=True))
+
     @property
     def guarded(self) -> int:
         return len(self.contacts)
@@ -472,20 +479,10 @@ def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
     Source: Johnson, Burden, Koditschek (2016), *A hybrid systems model for simple manipulation and self-manipulation systems*,
     Int. J. Robot. Res. 35, for modes that are sets of contacts.
     """
-    contacts, names = _bodies(system).contacts, system.modes["contacts"].held
-    codes = np.asarray(x)[-len(names) :].round().astype(int)
-    held = ["closed" if each.slip is None else "stick" for each in contacts]
-    return "+".join(
-        f"{name}:{('open', sticks, 'slip+', 'slip-')[code]}"
-        for name, sticks, code in zip(names, held, codes, strict=True)
-    )
-
-
-def _bodies(system: HybridSystem) -> ContactSet:
-    domain = system.modes["contacts"].domain if "contacts" in system.modes else None
-    if not isinstance(domain, ContactSet):
+    mode = system.modes.get("contacts")
+    if mode is None or not isinstance(mode.domain, ContactSet):
         raise ValueError("The system must be one that contact_system makes of contacts by name.")
-    return domain
+    return mode.label("contacts", x)
 
 
 def _check_contacts(contacts: Mapping[str, Contact]) -> None:

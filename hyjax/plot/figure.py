@@ -130,7 +130,9 @@ def mode_legend(figure: "matplotlib.figure.Figure", colours: Mapping[str, str]) 
     """A legend of modes above the first axes of a figure, under its title; a line for each in its colour."""
     handles = [pyplot().Line2D([], [], color=colour, lw=2, label=name) for name, colour in colours.items()]
     place = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
-    figure.axes[0].legend(handles=handles, ncols=len(handles), frameon=False, **place)
+    # As many in a row as fit beside each other.
+    columns = max(1, min(len(handles), 72 // (6 + max(map(len, colours)))))
+    figure.axes[0].legend(handles=handles, ncols=columns, frameon=False, **place)
 
 
 def tidy(given: "matplotlib.axes.Axes | None") -> "matplotlib.axes.Axes":

@@ -47,13 +47,17 @@ def trajectory_figure(
     """
     plt = pyplot()
     modes, ways = trajectory.system.modes, trajectory.system.transitions
-    families = [k for k, way in enumerate(ways) if way.is_family]
+    said = [name for name, mode in modes.items() if mode.shown != mode.coordinates]
+    families = [k for k, way in enumerate(ways) if way.is_family and way.source not in said]
     rasters_alone = families and max(mode.dimension for mode in modes.values()) > MOST_PANELS
     arcs = () if rasters_alone else trajectory.sample(n)
-    visited = dict.fromkeys(arc.mode for arc in arcs) or dict.fromkeys(modes)
-    names = tuple(dict.fromkeys(name for mode in visited for name in modes[mode].coordinates))
+    labels = [modes[arc.mode].label(arc.mode, arc.x[0]) for arc in arcs]
+    visited = dict.fromkeys(labels) or dict.fromkeys(modes)
+    flown = dict.fromkeys(arc.mode for arc in arcs) or modes
+    names = tuple(dict.fromkeys(name for mode in flown for name in modes[mode].shown))
     names = () if rasters_alone else names
-    colours = {mode: COLOURS[k % len(COLOURS)] for k, mode in enumerate(modes)}
+    # Modes in their order have the same colours in every picture; contacts by name take those that are left.
+    colours = {label: COLOURS[k % len(COLOURS)] for k, label in enumerate(dict.fromkeys((*modes, *visited)))}
     units = units_of(model, trajectory.params, trajectory.system)
     heights = [1.2] * len(names) + [2.4] * len(families)
     fig, rows = plt.subplots(
@@ -70,7 +74,7 @@ def trajectory_figure(
         ax.spines[["top", "right"]].set_visible(False)
     for name, ax in zip(names, rows[: len(names), 0], strict=True):
         last = None
-        for arc in arcs:
+        for arc, label in zip(arcs, labels, strict=True):
             known = modes[arc.mode].coordinates
             if name not in known:
                 last = None
@@ -78,7 +82,7 @@ def trajectory_figure(
             t, x = np.asarray(arc.t), np.asarray(arc.x[:, known.index(name)])
             if last is not None and last[1] != x[0]:
                 ax.plot([last[0], t[0]], [last[1], x[0]], color=GREY, lw=0.8, ls=":")
-            ax.plot(t, x, color=colours[arc.mode], lw=1.6)
+            ax.plot(t, x, color=colours[label], lw=1.6)
             last = t[-1], x[-1]
         ax.set_ylabel(
             with_unit(f"{symbol(name)}", unit(units.coordinates.get(name, ""))).replace(" (", "\n("), color=INK
@@ -86,7 +90,7 @@ def trajectory_figure(
         ax.spines[["top", "right"]].set_visible(False)
     fig.align_ylabels(rows[:, 0])
     rows[-1, 0].set_xlabel(with_unit("$t$", unit(units.time)))
-    if len(modes) > 1:
-        mode_legend(fig, {mode: colours[mode] for mode in visited})
+    if len(modes) > 1 or len(visited) > 1:
+        mode_legend(fig, {label: colours[label] for label in visited})
     put_title(fig, title_of(model, trajectory.params, degrees, system=trajectory.system))
     return fig

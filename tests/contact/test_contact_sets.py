@@ -613,3 +613,21 @@ def test_cradle():
     end = struck(system, [0.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0], 0, None)
     # Restitution of the gap that strikes, and none of the one that only touches: b and c go on together.
     assert_allclose(end[3:6], [-1 / 3, 2 / 3, 2 / 3], rtol=1e-14)
+
+
+@pytest.mark.medium
+def test_sets_are_named_where_a_run_is_shown(rocks):
+    """In the table, the dataset and the picture, where the codes themselves need no column."""
+    sides = ["left:stick+right:open", "left:open+right:stick"]
+    table = str(rocks[0])
+    assert [line.split()[2] for line in table.splitlines()[2:7]] == [sides[k % 2] for k in range(5)]
+    assert table.splitlines()[1].split()[:6] == ["from", "to", "mode", "next", "x", "y"] and " left " not in table
+    data = rocks[0].to_xarray(3)
+    assert list(data.mode.values[::3]) == [sides[k % 2] for k in range(5)]
+    assert list(data.source.values) == list(data.mode.values[:12:3]) and data.target.values[0] == sides[1]
+    figure = hj.plot.trajectory_figure(rocks[0])
+    (legend,) = [ax.get_legend() for ax in figure.axes if ax.get_legend()]
+    assert [text.get_text() for text in legend.get_texts()] == sides
+    assert len(figure.axes) == 6
+    first, second = figure.axes[0].lines[:2]
+    assert first.get_color() != second.get_color()
