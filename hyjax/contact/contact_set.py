@@ -16,7 +16,7 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, State, Time
 from .contact import coefficient, Contact, gap_rates, gaps
-from .laws import drift_errors, force_error, rises, Tolerances
+from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .lemke import lemke
 from .mechanism import Mechanism, names_of
 from .projection import diagonal, halves, least_norm, project, Projection, Rows, tied
@@ -312,14 +312,18 @@ class ContactSet(eqx.Module):
         codes = jnp.where(settled, added, codes)
         impulse = self.pushes(projected.compliance, -velocity - gained, codes, params)
         after = velocity + projected.compliance @ impulse
-        work, size = impulse @ (velocity + after) / 2, jnp.abs(impulse) @ jnp.abs(velocity)
         # What settles may be pulled.
         pushes = settled | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
         # A gap that strikes and still closes has no solution, however slowly it does.
         least = jnp.maximum(jnp.where(strikes, closing / 2, jnp.inf), float(tolerance**1.8) * largest)
         opens = (roles == OPEN) | (after[rows] >= -jnp.minimum(tolerance * largest, least))
         met = ~self.acting(codes) | (jnp.abs(after + gained) <= 16 * tolerance * largest)
-        return impulse, codes, bounces, fits & (work <= tolerance * size) & jnp.all(pushes & opens) & jnp.all(met)
+        return (
+            impulse,
+            codes,
+            bounces,
+            fits & gains_nothing(projected, impulse) & jnp.all(pushes & opens) & jnp.all(met),
+        )
 
     # The choice of a set
 

@@ -6,6 +6,7 @@ All laws are stated at the contact point, in terms of the compliance $W$, the dr
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._system.results import nan_unless
 from .._system.types import Flag, Params, Scalar
 from .contact import coefficient, Contact
 from .projection import holding, Projection, sliding
@@ -104,18 +105,25 @@ def rebound(contact: Contact, projected: Projection, row: int, params: Params) -
 def impact(contact: Contact, projected: Projection, params: Params) -> tuple[Forces, Flag, Scalar]:
     r"""The impulse of an impact. $\dot g^+ = -e\,\dot g^-$, and $|p_t| \le \mu_s p_n$ or slip.
 
-    **Returns:** the impulse; whether the gap opens again; and the sign of the slip after the impact, 0 where the impulse stops
-    the slip.
+    **Returns:** the impulse, NaN where it would add energy (Kane, 1984); whether the gap opens again; and the sign of the slip
+    after the impact, 0 where the impulse stops the slip.
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 67-69; friction by Coulomb's law between the impulse and the velocity after
     the impact.
     """
     restitution = rebound(contact, projected, 0, params)
     elastic, change = restitution > 0, -projected.velocity.at[0].mul(1 + restitution)
-    stops = holding(projected.compliance, change)
-    if not contact.slips:
-        return stops, elastic, jnp.zeros_like(restitution)
-    side = gives_way(stops)
-    inside = cone(contact, stops, side, params) >= 0
-    slips = sliding(projected.compliance, change[0], coefficient(contact.kinetic, params, stops), side)
-    return jnp.where(inside, stops, slips), elastic, jnp.where(inside, 0, side)
+    impulse, side = holding(projected.compliance, change), jnp.zeros_like(restitution)
+    if contact.slips:
+        way = gives_way(impulse)
+        inside = cone(contact, impulse, way, params) >= 0
+        slips = sliding(projected.compliance, change[0], coefficient(contact.kinetic, params, impulse), way)
+        impulse, side = jnp.where(inside, impulse, slips), jnp.where(inside, 0, way)
+    return nan_unless(gains_nothing(projected, impulse), impulse), elastic, side
+
+
+def gains_nothing(projected: Projection, impulse: Forces) -> Flag:
+    """Whether an impulse does not add kinetic energy, up to rounding: its work is that on the mean of the velocities."""
+    before, after = projected.velocity, projected.velocity + projected.compliance @ impulse
+    size = jnp.abs(impulse) @ jnp.abs(before)
+    return impulse @ (before + after) / 2 <= float(jnp.finfo(before.dtype).eps) ** 0.5 * size

@@ -61,18 +61,17 @@ def contact_system(
     contact, or its normal force where the gap is closed; then, of each that may slide, the faces of its cone (first all positive
     slips), or its slip. After an event impulses, and then forces, satisfy the laws of all contacts at once, as a linear
     complementarity problem: that of Stewart and Trinkle, solved by Lemke's pivoting. Gaps that close together because the bodies
-    are rigid, such as those of the feet of a table, are one impact; other gaps that close together are `simultaneous_guards`. An
-    impact whose law would add energy is `nonfinite`.
+    are rigid, such as those of the feet of a table, are one impact; other gaps that close together are `simultaneous_guards`.
 
     An impact's impulse $(p_n, p_t)$ stops the slip if $|p_t| \le \mu_s p_n$; otherwise
-    $p_t = -\mu_k p_n\,\mathrm{sign}(s^+)$. A plastic impact never adds energy. Newton's law of restitution with $e > 0$ may add
-    energy where friction is coupled to the gap (Kane, 1984).
+    $p_t = -\mu_k p_n\,\mathrm{sign}(s^+)$. A plastic impact never adds energy. Newton's law of restitution with $e > 0$ would add
+    energy at some impacts where friction is coupled to the gap (Kane, 1984), which are `nonfinite`.
 
-    How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push
-    would close the gap (Painlevé's paradox). `simultaneous_guards`: two guards fall together. In contact the
-    constraint is imposed on accelerations, so the gap drifts from zero by the integration's error. `outside_domain`: a flight in
-    which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or `flow_to_guard` in a mode of
-    contact to which the state does not belong; `start` names the mode to which it does.
+    How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, a push would
+    close the gap (Painlevé's paradox), or an impact would add energy. `simultaneous_guards`: two guards fall together. In
+    contact the constraint is imposed on accelerations, so the gap drifts from zero by the integration's error.
+    `outside_domain`: a flight in which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or
+    `flow_to_guard` in a mode of contact to which the state does not belong; `start` names the mode to which it does.
 
     **Example:**
 

@@ -145,18 +145,27 @@ def check_contact(at, params, target):
 
 def test_impacts_obey_coulomb_and_newton():
     """Four hundred random impacts, half of them plastic: one transition is armed at each; the impulse acts at the contact,
-    pushes, and rubs as it may; energy is lost unless a rebound brings some; the mode is that of the motion after it."""
+    pushes, and rubs as it may; the mode is that of the motion after it. A rebound that would bring energy has no numbers."""
     rng = np.random.default_rng(0)
     draws = [TRANSITIONS[5].draw(rng) for _ in range(400)]
     draws = [(dataclasses.replace(p, restitution=p.restitution * (k % 2)), t, x) for k, (p, t, x) in enumerate(draws)]
     targets, program = outcomes("U")
     armed, after = (np.asarray(each) for each in program(*stacked(draws)))
     assert np.all(np.sum(armed, axis=1) == 1)
-    assert np.all(after == after[:, :1])
-    met = dict.fromkeys(targets, 0)
+    assert np.array_equal(after, np.broadcast_to(after[:, :1], after.shape), equal_nan=True)
+    met, gained = dict.fromkeys(targets, 0), 0
     for (params, t, x), flags, z in zip(draws, armed, after[:, 0], strict=True):
         target = targets[int(np.argmax(flags))]
         before, then = Terms(t, x[:3], x[3:], params), Terms(t, z[:3], z[3:], params)
+        if np.any(np.isnan(z)):
+            rates, compliance = before.J @ before.v, before.J @ np.linalg.solve(before.M, before.J.T)
+            impulse = np.linalg.solve(compliance, -rates * [1 + float(params.restitution), 1])
+            if abs(impulse[1]) > params.static * impulse[0]:
+                rubs = np.array([1, float(params.kinetic) * np.sign(impulse[1])])
+                impulse = -(1 + float(params.restitution)) * rates[0] / (compliance[0] @ rubs) * rubs
+            assert impulse @ (2 * rates + compliance @ impulse) > 0 and params.restitution > 0
+            gained += 1
+            continue
         change = before.M @ (then.v - before.v)
         (normal, tangential), *_ = np.linalg.lstsq(before.J.T, change, rcond=None)
         # Rounding, by matrices whose condition is some hundred.
@@ -181,7 +190,7 @@ def test_impacts_obey_coulomb_and_newton():
         else:
             assert target == "V"
         met[target] += 1
-    assert min(met.values()) > 8, met
+    assert min(met.values()) > 8 and 0 < gained < 40, (met, gained)
 
 
 @pytest.mark.parametrize("mode, other", [("S+", "S-"), ("S-", "S+")])

@@ -440,6 +440,40 @@ def test_energy_never_grows_in_random_impacts():
     assert np.all(rates[~lost][touching[~lost]] >= -1e-7)
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["set", "modes"])
+@pytest.mark.parametrize("e", [0.0, 0.5])
+def test_newtons_law_at_kanes_pendulum(e, named):
+    """Two equal rods strike the floor with the tip, in the position and with the rates of Kane and Levinson. By the equations of
+    the impact in NumPy: a plastic one slips on; with e = 0.5 the tip would stick, and the energy grow by 59 %."""
+    q, u = np.radians([20.0, 30.0]), np.array([-0.1, -0.2])
+    bodies = lambda q, p: (
+        jnp.array([[4 / 3, 0.0], [0.0, 1 / 3]]) + jnp.cos(q[0] - q[1]) / 2 * jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    )
+    tip = Contact(
+        lambda t, q, p: np.sum(np.cos(np.radians([20.0, 30.0]))) - jnp.sum(jnp.cos(q)),
+        lambda t, q, v, p: jnp.cos(q) @ v, restitution=e, static=0.5, kinetic=0.5,
+    )  # fmt: skip
+    system = contact_system(Mechanism(bodies), {"tip": tip} if named else tip, ("upper", "lower"))
+    if named:
+        after = struck(system, [*q, *u, 0.0], 0, None)[2:4]
+    else:
+        (ways,) = {way.reset for way in system.transitions if way.source == "U"}
+        after = ways(jnp.zeros(()), jnp.array([*q, *u]), None)[2:4]
+    mass, rows = np.array(bodies(jnp.array(q), None)), np.array([np.sin(q), np.cos(q)])
+    compliance, (gap_rate, slip) = rows @ np.linalg.solve(mass, rows.T), rows @ u
+    sticks = np.linalg.solve(compliance, [-(1 + e) * gap_rate, -slip])
+    energy = lambda u: u @ mass @ u / 2
+    assert (abs(sticks[1]) <= 0.5 * sticks[0]) == (e == 0.5)
+    if e == 0.5:
+        grown = energy(u + np.linalg.solve(mass, rows.T @ sticks)) / energy(u)
+        assert_allclose(grown, 1.5875, atol=1e-4)
+        assert np.all(np.isnan(after))
+    else:
+        normal = -gap_rate / (compliance[0] @ [1, 0.5])
+        assert_allclose(after, u + np.linalg.solve(mass, rows.T @ [normal, normal / 2]), rtol=1e-13)
+        assert energy(after) < energy(u)
+
+
 def test_a_body_that_lifts_off_after_a_plastic_impact():
     """The free acceleration of the gap is positive after it: no contact, and no accumulation of impacts."""
 
@@ -631,3 +665,70 @@ def test_sets_are_named_where_a_run_is_shown(rocks):
     assert len(figure.axes) == 6
     first, second = figure.axes[0].lines[:2]
     assert first.get_color() != second.get_color()
+
+
+# Two boxes, one on the other: the corners of each rest on what is below.
+
+
+def boxes():
+    """Each of half width 0.3 and half height 0.2, the masses 2 and 1; the push acts on the middle of the upper one. Friction is
+    0.5 on the floor, 0.3 between the boxes."""
+    w, h = 0.3, 0.2
+
+    def corner(box, side):
+        """From the centre of a box to a lower corner, in the frame of the world."""
+        return lambda q: (
+            q[3 * box : 3 * box + 2]
+            + jnp.stack(
+                [
+                    side * w * jnp.cos(q[3 * box + 2]) + h * jnp.sin(q[3 * box + 2]),
+                    side * w * jnp.sin(q[3 * box + 2]) - h * jnp.cos(q[3 * box + 2]),
+                ]
+            )
+        )
+
+    def on_floor(side):
+        at = corner(0, side)
+        rate = lambda q, v: jax.jvp(at, (q,), (v,))[1]
+        return Contact(lambda t, q, p: at(q)[1], lambda t, q, v, p: rate(q, v)[0], static=0.5, kinetic=0.5)
+
+    def on_box(side):
+        """The place of the upper corner in the frame of the lower box."""
+
+        def inside(q):
+            away, angle = corner(1, side)(q) - q[:2], q[2]
+            return jnp.stack(
+                [
+                    jnp.cos(angle) * away[0] + jnp.sin(angle) * away[1],
+                    jnp.cos(angle) * away[1] - jnp.sin(angle) * away[0],
+                ]
+            )
+
+        rate = lambda q, v: jax.jvp(inside, (q,), (v,))[1]
+        return Contact(lambda t, q, p: inside(q)[1] - h, lambda t, q, v, p: rate(q, v)[0], static=0.3, kinetic=0.3)
+
+    inertia = (w**2 + h**2) / 3
+    mass = jnp.diag(jnp.array([2.0, 2.0, 2 * inertia, 1.0, 1.0, inertia]))
+    weight = jnp.array([0.0, -2 * GRAVITY, 0.0, 0.0, -GRAVITY, 0.0])
+    contacts = {"a": on_floor(-1), "b": on_floor(1), "c": on_box(-1), "d": on_box(1)}
+    names = ("x", "y", "angle", "x2", "y2", "angle2")
+    return contact_system(Mechanism(lambda q, p: mass, lambda t, q, v, p: weight.at[3].add(p)), contacts, names)
+
+
+@pytest.mark.slow
+def test_two_boxes():
+    """At rest they stay at rest. The upper one slides under a push beyond 0.3 m g, by (F - 0.3 m g) t^2 / 2, while the lower one
+    stands: friction on the floor holds up to 0.5 (m + M) g. Pushed by less, both stand."""
+    system = boxes()
+    rest = jnp.array([0.0, 0.2, 0.0, 0.1, 0.6, 0.0, *np.zeros(6)])
+    runs = jax.jit(jax.vmap(lambda x, push: run(system, x, push, 1.0)))
+    pushes = jnp.array([0.0, 0.29 * GRAVITY, 0.4 * GRAVITY])
+    starts = [start(system, rest, push)[1] for push in pushes]
+    stick, slip = "a:stick+b:stick+c:stick+d:stick", "a:stick+b:stick+c:slip++d:slip+"
+    assert [set_name(system, x) for x in starts] == [stick, stick, slip]
+    ends = runs(jnp.stack(starts), pushes)
+    moved = np.asarray(ends.x[:, :12]) - np.asarray(rest)
+    assert np.all(np.asarray(ends.jumps) == 0)
+    assert_allclose(moved[:2], 0, atol=1e-11)
+    assert_allclose(moved[2, [3, 9]], [0.1 * GRAVITY / 2, 0.1 * GRAVITY], rtol=1e-11)
+    assert_allclose(np.delete(moved[2], [3, 9]), 0, atol=1e-11)
