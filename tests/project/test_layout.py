@@ -193,7 +193,7 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 294 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 50139
+    assert len(FILES) <= 294 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 50_139
     assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 251
     assert len(hyjax.__all__) <= 50
 
