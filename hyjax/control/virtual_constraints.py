@@ -25,7 +25,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.elimination import solve
-from .._numerics.programs import once
 from .._results.shown import Shown
 from .._system.results import nan_unless
 from .._system.system import Reset
@@ -142,7 +141,7 @@ class VirtualConstraints(eqx.Module):
     def acceleration(self, t: Time, q: Positions, v: Velocities, params: Params) -> Velocities:
         """The acceleration of the bodies with the control, shape `(m,)`."""
         if self.feedforward is None:
-            return once(lambda t, q, v, params: self._linearized(t, q, v, params)[0])(t, q, v, params)
+            return self._linearized(t, q, v, params)[0]
         return self.driven.acceleration(t, q, v, params)
 
     @property

@@ -262,8 +262,9 @@ step = ReturnMap(system, sequence=sequence)
 
 def guess(params):
     """Both feet on the ground; rates near those of the gait of the default values."""
-    rates = jnp.asarray([-0.24, 1.67, -0.48, -0.09, 2.71], params.gravity.dtype)
-    return jnp.concatenate([on_curve(params.phase_start, params), rates])
+    pitch = params.phase_start - params.hip2_5 - params.knee2_5 / 2
+    angles = jnp.stack([pitch, params.hip2_5, params.knee2_5, params.hip1_5, params.knee1_5])
+    return jnp.concatenate([angles, jnp.asarray([-0.24, 1.67, -0.48, -0.09, 2.71], angles.dtype)])
 
 
 def start(params):
