@@ -29,7 +29,8 @@ class Contact(eqx.Module):
       depend on time, as for a paddle or a shaken table.
     - `slip`: `s(t, q, v, params)`, shape `()`: the tangential velocity of the contact point relative to the surface,
       affine in `v`. Without `slip` the contact is frictionless. Friction along two tangents is not supported.
-    - `restitution`: $e$: the gap's rate after an impact is $-e$ times the rate before it.
+    - `restitution`: $e$: the gap's rate after an impact is $-e$ times the rate before it. `tangential`: $e_t$: where friction
+      allows it, the slip after an impact that bounces is $-e_t$ times the slip before it.
     - `static`, `kinetic`: the coefficients of friction $\mu_s \ge \mu_k \ge 0$; both are required where `slip` is given.
       `static=math.inf` makes the contact rough: it never slips, and needs no `kinetic`.
     - `settle`: the closing rate, in units of `gap` per time, below which an impact is plastic. It ends the infinitely
@@ -57,6 +58,7 @@ class Contact(eqx.Module):
     static: Coefficient | None = None
     kinetic: Coefficient | None = None
     settle: Coefficient = 0.0
+    tangential: Coefficient = 0.0
 
     def __check_init__(self):
         if not callable(self.gap):
@@ -69,6 +71,7 @@ class Contact(eqx.Module):
         self._check_friction()
         for name, low, high in (
             ("restitution", 0, 1), ("static", 0, math.inf), ("kinetic", 0, math.inf), ("settle", 0, math.inf),
+            ("tangential", 0, 1),
         ):  # fmt: skip
             value = getattr(self, name)
             if isinstance(value, int | float) and not low <= value <= high:
@@ -79,6 +82,8 @@ class Contact(eqx.Module):
                 )
 
     def _check_friction(self):
+        if self.slip is None and not (isinstance(self.tangential, int | float) and self.tangential == 0):
+            raise ValueError(f"Contact: tangential={self.tangential!r} needs a slip to be reversed: give slip.")
         given = {name: getattr(self, name) for name in ("static", "kinetic") if getattr(self, name) is not None}
         if self.slip is None and given:
             raise ValueError(

@@ -298,7 +298,7 @@ class ContactSet(eqx.Module):
         # Of gaps that close together all bounce, or none.
         bounces = jnp.where(jnp.any(bounces), (rebound > 0) & (closing > 0), bounces)
         rebound = jnp.where(bounces, rebound, 0)
-        gained = jnp.concatenate([rebound * -closing, jnp.zeros(len(self.with_slip), velocity.dtype)])
+        gained = jnp.concatenate([rebound, jnp.where(bounces, number("tangential"), 0)[self.with_slip]]) * velocity
         codes, fits, rates = self.choose(projected.compliance, velocity + gained, roles, params)
         rates = rates - gained
         # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.

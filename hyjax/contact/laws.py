@@ -103,7 +103,7 @@ def rebound(contact: Contact, projected: Projection, row: int, params: Params) -
 
 
 def impact(contact: Contact, projected: Projection, params: Params) -> tuple[Forces, Flag, Scalar]:
-    r"""The impulse of an impact. $\dot g^+ = -e\,\dot g^-$, and $|p_t| \le \mu_s p_n$ or slip.
+    r"""The impulse of an impact. $\dot g^+ = -e\,\dot g^-$, and $s^+ = -e_t\,s^-$ with $|p_t| \le \mu_s p_n$, or slip.
 
     **Returns:** the impulse, NaN where it would add energy (Kane, 1984); whether the gap opens again; and the sign of the slip
     after the impact, 0 where the impulse stops the slip.
@@ -112,7 +112,9 @@ def impact(contact: Contact, projected: Projection, params: Params) -> tuple[For
     the impact.
     """
     restitution = rebound(contact, projected, 0, params)
-    elastic, change = restitution > 0, -projected.velocity.at[0].mul(1 + restitution)
+    elastic = restitution > 0
+    reversal = jnp.where(elastic, coefficient(contact.tangential, params, restitution), 0)
+    change = -projected.velocity * (1 + jnp.stack([restitution, reversal])[: projected.velocity.size])
     impulse, side = holding(projected.compliance, change), jnp.zeros_like(restitution)
     if contact.slips:
         way = gives_way(impulse)

@@ -504,6 +504,8 @@ MISUSES = [
     (lambda: Contact(GAP, SLIP, static=0.5), "Give both"),
     (lambda: Contact(GAP, SLIP, kinetic=0.5), "Give both"),
     (lambda: Contact(GAP, static=0.5, kinetic=0.4), "needs a direction"),
+    (lambda: Contact(GAP, tangential=0.5), "needs a slip"),
+    (lambda: Contact(GAP, SLIP, static=math.inf, tangential=1.5), "tangential=1.5 must lie between"),
     (lambda: Contact(GAP, SLIP, static=0.3, kinetic=0.4), "Give static >= kinetic"),
     (lambda: Contact(GAP, SLIP, static=0.5, kinetic=-0.4), "kinetic=-0.4"),
     (lambda: Contact(GAP, restitution=1.2), "restitution=1.2"),

@@ -441,6 +441,34 @@ def test_energy_never_grows_in_random_impacts():
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["set", "modes"])
+@pytest.mark.parametrize("friction", [math.inf, 5.0, 0.1])
+@pytest.mark.parametrize("e_t", [0.0, 0.6, 1.0])
+def test_a_ball_that_grips(e_t, friction, named):
+    """A disc of radius 1, mass 1 and inertia a: with the slip s = v + w the impulse that reverses it to -e_t s is
+    p = -(1 + e_t) s a / (1 + a), unless friction is too weak; a superball (e = e_t = 1) keeps its energy."""
+    a, e, s, fall = 0.4, 1.0 if e_t == 1 else 0.8, 1.5, 2.0
+    ball = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0] + v[2], restitution=e, tangential=e_t, static=friction,
+                   kinetic=None if friction == math.inf else friction)  # fmt: skip
+    disc = Mechanism(lambda q, p: jnp.diag(jnp.array([1.0, 1.0, a])))
+    system = contact_system(disc, {"ball": ball} if named else ball, ("x", "y", "turn"))
+    x = jnp.array([0.0, 0.0, 0.0, 0.5, -fall, 1.0])
+    if named:
+        after = struck(system, jnp.append(x, 0.0), 0, None)[3:6]
+    else:
+        (reset,) = {way.reset for way in system.transitions if way.source == "U"}
+        after = reset(jnp.zeros(()), x, None)[3:]
+    p = -(1 + e_t) * s * a / (1 + a)
+    if abs(p) > friction * (1 + e) * fall:
+        p = -friction * (1 + e) * fall
+    assert_allclose(after, [0.5 + p, e * fall, 1.0 + p / a], rtol=1e-14, atol=1e-15)
+    energy = lambda v: v[0] ** 2 + v[1] ** 2 + a * v[2] ** 2
+    if e_t == 1 and friction > 1:
+        assert_allclose(energy(after), energy(x[3:]), rtol=1e-14)
+    else:
+        assert energy(after) < energy(x[3:])
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["set", "modes"])
 @pytest.mark.parametrize("e", [0.0, 0.5])
 def test_newtons_law_at_kanes_pendulum(e, named):
     """Two equal rods strike the floor with the tip, in the position and with the rates of Kane and Levinson. By the equations of
