@@ -1,6 +1,6 @@
 """A robot from a file that MuJoCo compiles: MJCF or URDF."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._results.installed import needed
-from .robot import Robot, RobotParams
+from .robot import Directions, named, Robot, RobotParams, Touching
 
 if TYPE_CHECKING:
     import mujoco
@@ -38,20 +38,25 @@ def from_mujoco(
     source: "str | Path | mujoco.MjModel",  # pyright: ignore[reportAttributeAccessIssue]
     *,
     control: Callable | None = None,
+    contacts: Sequence[str] | Mapping[str, str] = (),
 ) -> Robot:
     r"""A robot from MJCF or URDF: a path, the text of a file, or a compiled `mujoco.MjModel`.
 
     MuJoCo reads and compiles the file; its arrays become leaves of `robot.params`, and hyjax's own equations move the bodies (see
     `Robot`). Of the file are used: bodies, hinges and slides with axis, anchor, `ref`, damping, stiffness, `springref` and
-    armature; masses and inertias as compiled; gravity; sites; motors on joints. Geometries, joint ranges, limits of motors and
-    the options of MuJoCo's integrator have no effect.
+    armature; masses and inertias as compiled; gravity; sites; motors on joints; the geoms named in `contacts`. Joint ranges,
+    limits of motors, pairs of contacts and the options of MuJoCo's integrator and solver have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
-    the motors in the order of the file; zero by default.
+    the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules and boxes that touch the plane of
+    the file; where there are several planes, `{geom: plane}`. They are `robot.contacts`: a sphere's has the name of the geom; the
+    ends of a capsule, from its negative to its positive z axis, and the corners of a box have `_0`, `_1`, ... behind it. Friction
+    is MuJoCo's, of both geoms together; none with `condim="1"`.
 
     **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file,
     and for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
-    actuators that are not motors on joints, a link without mass. `ImportError` without the extra `robots`.
+    actuators that are not motors on joints, a link without mass; contacts of other geoms, and with friction of a robot that does
+    not move in one plane. `ImportError` without the extra `robots`.
 
     **Example:**
 
@@ -60,6 +65,10 @@ def from_mujoco(
     >>> robot = hj.robots.from_mujoco(pendulum)
     >>> robot.coordinates, robot.mechanism.mass(jnp.zeros(1), robot.params).round(6).tolist()
     (('swing',), [[1.0]])
+    >>> ball = '<worldbody><geom type="plane" size="1 1 1"/><body><joint name="z" type="slide" axis="0 0 1"/><geom name="ball"'
+    >>> robot = hj.robots.from_mujoco(f'<mujoco>{ball} size="0.1"/></body></worldbody></mujoco>', contacts=["ball"])
+    >>> print(f"{robot.contacts['ball'].gap(0.0, jnp.array([0.5]), robot.params):.6f}")
+    0.400000
 
     Source: MuJoCo's documentation, *Computation* and *XML Reference*.
     """
@@ -88,6 +97,7 @@ def from_mujoco(
     gear = np.zeros((len(model.actuator_trntype), count))
     for k in range(len(model.actuator_trntype)):
         gear[k, model.actuator_trnid[k, 0]] = model.actuator_gear[k, 0] * model.actuator_gainprm[k, 0]
+    touching, planes, rolls, touched = _contacts(model, mujoco, name, contacts, link, frames)
     array = lambda value, *shape: jnp.asarray(np.reshape(np.asarray(value, float), shape))
     each = lambda values: tuple(array(value) for value in values)
     params = RobotParams(
@@ -107,6 +117,12 @@ def from_mujoco(
         inertia_quaternion=array([turn for _, turn in centers], len(massive), 4),
         site=array(sites, model.nsite, 3),
         gear=array(gear, len(gear), count),
+        geom=array([place for place, _ in touched["places"]], len(touched["places"]), 3),
+        geom_quaternion=array([turn for _, turn in touched["places"]], len(touched["places"]), 4),
+        size=tuple(each(size) for size in touched["sizes"]),
+        friction=each(touched["friction"]),
+        slope=each(touched["slope"]),
+        height=each(touched["height"]),
     )
     robot = Robot(
         params,
@@ -117,6 +133,9 @@ def from_mujoco(
         sites=tuple((name(kinds.mjOBJ_SITE, k), link[model.site_bodyid[k]]) for k in range(model.nsite)),
         actuators=tuple(name(kinds.mjOBJ_ACTUATOR, k) for k in range(len(model.actuator_trntype))),
         control=control,
+        touching=touching,
+        planes=planes,
+        rolls=rolls,
     )
     if not np.all(np.linalg.eigvalsh(_mass(model, mujoco)) > 0):
         raise ValueError(
@@ -167,6 +186,129 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
         found.append("a file without a joint")
     if found:
         raise ValueError(f"from_mujoco: not supported: {'; '.join(found)}.")
+
+
+def _contacts(
+    model: Any,
+    mujoco: Any,
+    name: Callable[[Any, int], str],
+    asked: Sequence[str] | Mapping[str, str],
+    link: list[int],
+    frames: list[Place],
+) -> tuple[tuple[Touching, ...], tuple[Directions, ...], tuple[float, ...], dict[str, list]]:
+    """The contacts of geoms with planes, the directions of the planes, by each joint's rate that of the rotation in the plane of
+    motion, and the numbers of geoms and planes."""
+    numbers: dict[str, list] = {key: [] for key in ("places", "sizes", "friction", "slope", "height")}
+    if not asked:
+        return (), (), (), numbers
+    kinds, types = mujoco.mjtObj, mujoco.mjtGeom
+    names = [name(kinds.mjOBJ_GEOM, k) for k in range(model.ngeom)]
+    place = lambda k: _composed(frames[model.geom_bodyid[k]], (model.geom_pos[k], model.geom_quat[k]))
+    still = [k for k in range(model.ngeom) if link[model.geom_bodyid[k]] < 0]
+    planes = [k for k in still if model.geom_type[k] == types.mjGEOM_PLANE]
+    if not planes:
+        raise ValueError('from_mujoco: contacts need a plane: give <geom type="plane" size="1 1 1"/> in the worldbody.')
+    if not isinstance(asked, Mapping):
+        if len(planes) > 1:
+            choice = ", ".join(names[k] for k in planes)
+            raise ValueError(
+                f"from_mujoco: contacts: there are the planes {choice}: give one to each geom, {{geom: plane}}."
+            )
+        asked = {each: names[planes[0]] for each in ((asked,) if isinstance(asked, str) else asked)}
+    pairs = [
+        (
+            named("from_mujoco", "geom", geom, names),
+            planes[named("from_mujoco", "plane", plane, [names[k] for k in planes])],
+        )
+        for geom, plane in asked.items()
+    ]
+    planes = [k for k in planes if any(k == plane for _, plane in pairs)]
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    normals = [data.geom_xmat[k].reshape(3, 3)[:, 2] for k in planes]
+    axis, why = _plane_of_motion(
+        data.xaxis, model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE, [normals[planes.index(k)] for _, k in pairs]
+    )
+    touching: list[Touching] = []
+    supported = {types.mjGEOM_SPHERE: 1, types.mjGEOM_CAPSULE: 2, types.mjGEOM_BOX: 3}
+    for geom, (k, plane) in enumerate(pairs):
+        kind = types(model.geom_type[k])
+        if kind not in supported or k in still:
+            what = "does not move" if k in still else f"is a {kind.name[7:].lower()}"
+            raise ValueError(
+                f"from_mujoco: contacts: the geom {names[k]!r} {what}; contacts are of moving spheres, capsules and boxes."
+            )
+        first = model.geom_priority[k] - model.geom_priority[plane]
+        of_both = lambda values: max(values[k], values[plane]) if first == 0 else values[k if first > 0 else plane]  # noqa: B023
+        friction = of_both(model.geom_friction[:, 0])
+        rubs = bool(of_both(model.geom_condim) > 1 and friction > 0)
+        if rubs and axis is None:
+            raise ValueError(
+                f"from_mujoco: contacts: friction of {names[k]!r} needs a motion in one plane, but {why}. Give the geom and the "
+                'plane condim="1", or leave out that joint.'
+            )
+        signs = (
+            [(-1, 1)] * 3
+            if kind == types.mjGEOM_BOX
+            else [(0,), (0,), (-1, 1) if kind == types.mjGEOM_CAPSULE else (0,)]
+        )
+        if axis is not None and kind == types.mjGEOM_BOX:
+            # In a plane of motion along two of the box's axes, the corners in front are those behind.
+            along = np.abs(axis @ data.geom_xmat[k].reshape(3, 3)) > 1 - 1e-9
+            signs = [(0,) if each else sign for each, sign in zip(along, signs, strict=True)]
+        points = [(x, y, z) for x in signs[0] for y in signs[1] for z in signs[2]]
+        for i, point in enumerate(points):
+            own = f"{names[k]}_{i}" if len(points) > 1 else names[k]
+            touching.append((own, geom, link[model.geom_bodyid[k]], point, planes.index(plane), rubs))
+        for key, value in (
+            ("places", place(k)),
+            ("sizes", model.geom_size[k, : supported[kind]]),
+            ("friction", friction),
+        ):
+            numbers[key].append(value)
+    own = [each[0] for each in touching]
+    if twice := sorted({each for each in own if own.count(each) > 1}):
+        raise ValueError(f"from_mujoco: contacts: {', '.join(twice)} name two contacts. Give the geoms other names.")
+    directions = [_directions(normal, axis) for normal in normals]
+    for k, normal, (up, forward) in zip(planes, normals, directions, strict=True):
+        numbers["slope"].append(np.arctan2(normal @ forward, normal @ up))
+        numbers["height"].append(normal @ data.geom_xpos[k])
+    hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
+    rolls = np.zeros(model.njnt) if axis is None else np.round(data.xaxis @ axis) * hinge
+    return tuple(touching), tuple(directions), tuple(rolls.tolist()), numbers
+
+
+def _plane_of_motion(axes: np.ndarray, hinge: np.ndarray, normals: list[np.ndarray]) -> tuple[np.ndarray | None, str]:
+    """The unit normal of the plane in which all links move, which is the axis of all hinges; or `None` and what leaves it."""
+    across = np.array([*axes[~hinge], *normals]).reshape(-1, 3)
+    if np.any(hinge):
+        axis = axes[hinge][0]
+    else:
+        _, sizes, rows = np.linalg.svd(np.concatenate([across, np.zeros((3, 3))]))
+        free = rows[sizes < 1e-9]
+        # Of several the one nearest to y, about which the hinges of most planar robots turn.
+        axis = free.T @ free[:, 1] if len(free) else rows[-1]
+        axis = axis / np.linalg.norm(axis) if np.linalg.norm(axis) > 1e-9 else rows[-1]
+    axis = axis * np.sign(axis[np.argmax(np.abs(axis))])
+    if np.any(np.linalg.norm(np.cross(axes[hinge], axis), axis=-1) > 1e-9):
+        return None, "its hinges are not parallel"
+    if np.any(np.abs(across @ axis) > 1e-9):
+        return None, "a slide or a plane's normal leaves the plane of its hinges"
+    return axis, ""
+
+
+def _directions(normal: np.ndarray, axis: np.ndarray | None) -> Directions:
+    """Up, and forward: perpendicular unit vectors, in whose plane is the normal."""
+    x, _, z = np.eye(3)
+    if axis is None:
+        up, level = z, normal * np.array([1, 1, 0])
+        forward = level if np.linalg.norm(level) > 1e-9 else x
+    else:
+        up = z - axis * axis[2]
+        up = up if np.linalg.norm(up) > 1e-9 else x
+        forward = np.cross(axis, up)
+    unit = lambda each: tuple((each / np.linalg.norm(each)).tolist())
+    return unit(up), unit(forward)
 
 
 def _mass(model: Any, mujoco: Any) -> np.ndarray:

@@ -22,7 +22,7 @@ Source: Featherstone (2008), *Rigid Body Dynamics Algorithms*, ch. 4, 6, for tre
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -30,8 +30,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._numerics.fast import cos, sin
+from .._numerics.fast import sincos
 from .._system.types import Scalar, Time
+from ..contact.contact import Contact
 from ..contact.mechanism import Mechanism, Positions, Velocities
 
 Vector = Float[Array, " 3"]
@@ -44,6 +45,11 @@ Each = tuple[Scalar, ...]
 Links = Float[Array, "links 3"]
 Bodies = Float[Array, "bodies 3"]
 Columns = Float[Array, "bodies links 3"]
+# A contact: name, numbers of its geom and link, in units of the geom's extents the place of the centre, or of the corner; the
+# number of the plane; whether there is friction.
+Touching = tuple[str, int, int, tuple[int, int, int], int, bool]
+# Unit vectors of a plane, from which its slope is counted, and towards which.
+Directions = tuple[tuple[float, float, float], tuple[float, float, float]]
 # Axes and anchors of the joints in the world; centres of mass and inertias of the bodies; the velocities and the rotation rates
 # of the bodies by the rate of each joint.
 Moved = tuple[Links, Links, Bodies, Float[Array, "bodies 3 3"], Columns, Columns]
@@ -60,7 +66,11 @@ class RobotParams(eqx.Module):
     the coordinate at which the link is in the place of the file; `damping`, `stiffness` and `rest` of the spring; `armature`. Of
     each body that has a mass: `mass`; `center`, `(bodies, 3)`, and `inertia`, `(bodies, 3)`, the principal moments about it;
     `inertia_quaternion`, `(bodies, 4)`, the principal axes on the link. `site`: points, `(sites, 3)`, on their links. `gear`: the
-    force of each actuator on each joint for the input 1, `(actuators, links)`.
+    force of each actuator on each joint for the input 1, `(actuators, links)`. Of each geom in contact: `geom`, `(geoms, 3)`, and
+    `geom_quaternion`, `(geoms, 4)`, its place on the link; `size`, as in the file: the radius of a sphere; radius and half length
+    of a capsule; the half sizes of a box; `friction`. Of each plane: `slope`, the angle of its normal from the vertical, positive
+    where the plane descends along $n \times z$, for hinges about y along x; `height`, its distance from the origin, along the
+    normal.
 
     **Example:**
 
@@ -87,6 +97,12 @@ class RobotParams(eqx.Module):
     inertia_quaternion: Float[Array, "bodies 4"]
     site: Float[Array, "sites 3"]
     gear: Float[Array, "actuators links"]
+    geom: Float[Array, "geoms 3"]
+    geom_quaternion: Float[Array, "geoms 4"]
+    size: tuple[Each, ...]
+    friction: Each
+    slope: Each
+    height: Each
 
 
 class Robot(eqx.Module):
@@ -102,8 +118,9 @@ class Robot(eqx.Module):
     mass, with their links. `sites`: names of the points, with their links, -1 for the world. `actuators`: the names of the inputs
     `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; without it the inputs are zero.
 
-    **Methods:** `mechanism` is the `hj.contact.Mechanism` of the robot; its parameters are a `RobotParams`. `position(q, site)`,
-    `jacobian(q, site)`, `energy(q, v)`: at the robot's own parameters, or at those given as `params`.
+    **Methods:** `mechanism` is the `hj.contact.Mechanism` of the robot; its parameters are a `RobotParams`. `contacts` are those
+    of the geoms that `from_mujoco` was told, by name, for `contact_system(robot.mechanism, robot.contacts, robot.coordinates)`.
+    `position(q, site)`, `jacobian(q, site)`, `energy(q, v)`: at the robot's own parameters, or at those given as `params`.
 
     Units are the file's. `ValueError` for a site that the robot does not have. Where the mass matrix is not positive definite
     accelerations are NaN.
@@ -129,13 +146,32 @@ class Robot(eqx.Module):
     sites: tuple[tuple[str, int], ...] = eqx.field(static=True)
     actuators: tuple[str, ...] = eqx.field(static=True, default=())
     control: Callable | None = None
+    touching: tuple[Touching, ...] = eqx.field(static=True, default=())
+    planes: tuple[Directions, ...] = eqx.field(static=True, default=())
+    rolls: tuple[float, ...] = eqx.field(static=True, default=())
 
     @property
     def mechanism(self) -> Mechanism:
         """The bodies as a mechanism, for `contact_system`, or for modes of one's own: `mechanism.acceleration`."""
-        # Without numbers, whose place is in the parameters: functions of equal robots are equal.
-        bare = eqx.tree_at(lambda robot: robot.params, self, None)
+        bare = self._bare
         return Mechanism(bare.mass, bare.forces, bare.inertial)
+
+    @property
+    def contacts(self) -> dict[str, Contact]:
+        r"""Contacts by name, plastic, $g = \nu \cdot p - h - r$ with the normal $\nu$ and the height $h$ of the plane, the centre
+        $p$ and the radius $r$; the slip is that of the link's point that touches, along the plane in the direction of descent for
+        a positive slope. For an elastic contact: `dataclasses.replace(contact, restitution=0.5)`."""
+        made = {}
+        for k, (name, geom, _, _, _, rubs) in enumerate(self.touching):
+            gap, slip = eqx.Partial(self._bare._gap, k), eqx.Partial(self._bare._slip, k)
+            friction = eqx.Partial(_friction, geom)
+            made[name] = Contact(gap, slip, static=friction, kinetic=friction) if rubs else Contact(gap)
+        return made
+
+    @property
+    def _bare(self) -> "Robot":
+        # Without numbers, whose place is in the parameters: functions of equal robots are equal.
+        return eqx.tree_at(lambda robot: robot.params, self, None)
 
     def mass(self, q: Positions, params: RobotParams) -> Float[Array, "m m"]:
         """The mass matrix, shape `(m, m)`."""
@@ -183,15 +219,9 @@ class Robot(eqx.Module):
     def position(self, q: Positions, site: str, params: RobotParams | None = None) -> Vector:
         """The place of a site in the world, shape `(3,)`, m; `ValueError` for a site that the robot does not have."""
         params = self.params if params is None else params
-        names = [name for name, _ in self.sites]
-        if site not in names:
-            near = difflib.get_close_matches(str(site), names, 3) or names
-            raise ValueError(f"Robot: there is no site {site!r}; there is {', '.join(near) or 'none'}.")
-        own, link = params.site[names.index(site)].astype(q.dtype), self.sites[names.index(site)][1]
-        if link < 0:
-            return own
-        rotations, origins = self._poses(q, params)
-        return origins[link] + rotations[link] @ own
+        number = named("Robot", "site", site, [name for name, _ in self.sites])
+        own, link = params.site[number].astype(q.dtype), self.sites[number][1]
+        return self._carried(link, own, q, params)
 
     def jacobian(self, q: Positions, site: str, params: RobotParams | None = None) -> Float[Array, "3 m"]:
         """The derivative of `position` by the coordinates, shape `(3, m)`."""
@@ -206,6 +236,55 @@ class Robot(eqx.Module):
         )
         centers = self._moved(q, params)[2]
         return v @ self.mass(q, params) @ v / 2 - masses @ (centers @ gravity) + stiffness @ (q - rest) ** 2 / 2
+
+    def _ground(self, k: int, like: Positions, params: RobotParams) -> tuple[Vector, Vector]:
+        """The normal of the plane of a contact, and the tangent in the plane of motion."""
+        plane = self.touching[k][4]
+        up, forward = jnp.asarray(self.planes[plane], like.dtype)
+        slope = jnp.asarray(params.slope[plane], like.dtype)
+        sine, cosine = jnp.sin(slope), jnp.cos(slope)
+        return cosine * up + sine * forward, cosine * forward - sine * up
+
+    def _touches(self, k: int, like: Positions, params: RobotParams) -> tuple[Vector, Scalar]:
+        """Of a contact the centre of the sphere on its link, or the corner, and the radius."""
+        _, geom, _, signs, _, _ = self.touching[k]
+        size = [jnp.asarray(each, like.dtype) for each in params.size[geom]]
+        zero = jnp.zeros((), like.dtype)
+        extents = size if len(size) == 3 else [zero, zero, size[-1] if len(size) == 2 else zero]
+        turn = _rotations(params.geom_quaternion[geom : geom + 1].astype(like.dtype))[0]
+        place = _times(turn, jnp.stack(extents) * np.array(signs, like.dtype))
+        return params.geom[geom].astype(like.dtype) + place, zero if len(size) == 3 else size[0]
+
+    def _gap(self, k: int, t: Time, q: Positions, params: RobotParams) -> Scalar:
+        _, _, link, _, plane, _ = self.touching[k]
+        (normal, _), (point, radius) = self._ground(k, q, params), self._touches(k, q, params)
+        return (
+            jnp.sum(normal * self._carried(link, point, q, params))
+            - jnp.asarray(params.height[plane], q.dtype)
+            - radius
+        )
+
+    def _slip(self, k: int, t: Time, q: Positions, v: Velocities, params: RobotParams) -> Scalar:
+        link = self.touching[k][2]
+        (_, tangent), (point, radius) = self._ground(k, q, params), self._touches(k, q, params)
+        rate = jax.jvp(lambda q: jnp.sum(tangent * self._carried(link, point, q, params)), (q,), (v,))[1]
+        # The point that touches moves with the centre, and with the rotation rate, backward where the link rolls forward.
+        return rate - radius * jnp.sum(self._moves[0][link] * np.array(self.rolls) * v)
+
+    def _carried(self, link: int, point: Vector, q: Positions, params: RobotParams) -> Vector:
+        """The place in the world of a point of a link, moved by one joint after the other up to the world."""
+        sines, cosines = sincos(q - jnp.asarray(params.reference, q.dtype))
+        axes, places = _unit(params.axis.astype(q.dtype)), _rotations(params.quaternion.astype(q.dtype))
+        while link >= 0:
+            if self.turns[link]:
+                anchor, cross = params.anchor[link].astype(q.dtype), _crossing(axes[link])
+                across = _times(cross, point - anchor)
+                point = point + sines[link] * across + (1 - cosines[link]) * _times(cross, across)
+            else:
+                point = point + axes[link] * (q[link] - jnp.asarray(params.reference[link], q.dtype))
+            point = params.position[link].astype(q.dtype) + _times(places[link], point)
+            link = self.before[link]
+        return point
 
     @property
     def _moves(self) -> tuple[np.ndarray, np.ndarray]:
@@ -253,6 +332,18 @@ class Robot(eqx.Module):
         return jnp.where(np.array(self.turns)[:, None], turning, axes)
 
 
+def named(caller: str, what: str, name: str, names: Sequence[str]) -> int:
+    """The number of a name; `ValueError` for a name that is not there, with the nearest ones."""
+    if name not in names:
+        near = difflib.get_close_matches(str(name), names, 3) or names
+        raise ValueError(f"{caller}: there is no {what} {name!r}; there is {', '.join(near) or 'none'}.")
+    return names.index(name)
+
+
+def _friction(geom: int, params: RobotParams) -> Scalar:
+    return params.friction[geom]
+
+
 # XLA calls a routine for every small `dot` of a batch, and makes one kernel of a sum of products and what is before it: here a
 # fifth of the time.
 def _times(matrices: Float[Array, "*#before 3 3"], vectors: Float[Array, "*#before 3"]) -> Float[Array, "*#before 3"]:
@@ -276,19 +367,21 @@ def _unit(vectors: Vectors) -> Vectors:
 
 def _about(axis: Vectors, angle: Numbers) -> Rotations:
     r"""Rotations by angles about unit axes: $I + \sin\theta\,K + (1 - \cos\theta)\,K^2$ (Rodrigues)."""
-    x, y, z = axis.T
-    zero = jnp.zeros_like(x)
-    cross = jnp.stack([jnp.stack([zero, -z, y], 1), jnp.stack([z, zero, -x], 1), jnp.stack([-y, x, zero], 1)], 1)
-    part = lambda value: value[:, None, None]
-    return jnp.eye(3, dtype=axis.dtype) + part(sin(angle)) * cross + part(1 - cos(angle)) * _product(cross, cross)
+    cross, (sines, cosines) = _crossing(axis), sincos(angle[:, None, None])
+    return jnp.eye(3, dtype=axis.dtype) + sines * cross + (1 - cosines) * _product(cross, cross)
+
+
+# The vector product as a sum over constants: a small program, which the gap of every contact and its derivatives repeat.
+_CROSS = np.cross(np.eye(3)[:, None], np.eye(3)[None])
+
+
+def _crossing(axis: Float[Array, "*before 3"]) -> Float[Array, "*before 3 3"]:
+    r"""The matrix $K$ with $K v = a \times v$."""
+    return jnp.sum(axis[..., None, None] * np.swapaxes(_CROSS, 1, 2).astype(axis.dtype), axis=-3)
 
 
 def _rotations(quaternion: Quaternions) -> Rotations:
     """The rotations of quaternions (w, x, y, z), which need not be of unit length."""
-    w, x, y, z = (quaternion / jnp.linalg.norm(quaternion, axis=1, keepdims=True)).T
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    return jnp.stack([jnp.stack(row, 1) for row in rows], 1)
+    unit = quaternion / jnp.linalg.norm(quaternion, axis=1, keepdims=True)
+    w, cross = unit[:, :1, None], _crossing(unit[:, 1:])
+    return jnp.eye(3, dtype=unit.dtype) + 2 * (w * cross + _product(cross, cross))

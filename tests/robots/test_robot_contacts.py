@@ -1,0 +1,205 @@
+"""Contacts of geoms with planes: gaps against MuJoCo's distances, slips against its Jacobians, a box against one by hand."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+
+mujoco = pytest.importorskip("mujoco")
+NOW = jnp.array(0.0)
+OPTION = '<compiler angle="radian"/><default><geom margin="9"/></default>'
+# A trunk of slides and a hinge with a box, a leg with a capsule and a foot, all turned and off their joints, above a slope.
+PLANAR = f"""<mujoco>{OPTION}<worldbody>
+  <geom name="slope" type="plane" size="5 5 1" pos="0.1 0 -2.5" euler="0 0.2 0" friction="0.4"/>
+  <body name="trunk" pos="0.1 0 1"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>
+    <joint name="pitch" axis="0 1 0"/><geom name="box" type="box" size="0.2 0.3 0.1" pos="0 0.1 0.05" euler="0 0.4 0"/>
+    <body name="leg" pos="0.05 0 -0.1" euler="0 0.3 0"><joint name="hip" axis="0 -1 0" pos="0 0 0.02"/>
+      <geom name="shin" type="capsule" fromto="0 0 0  0.1 0 -0.5" size="0.03" friction="0.9"/>
+      <body pos="0.1 0 -0.5"><geom name="foot" type="sphere" size="0.07" pos="0 0 -0.01"/></body>
+    </body>
+  </body>
+</worldbody></mujoco>"""
+# A tumbling box: three hinges in space, without friction.
+SPATIAL = f"""<mujoco>{OPTION}<worldbody><geom name="wall" type="plane" size="5 5 1" pos="-1 0 0" euler="0.3 1.2 0.1" condim="1"/>
+  <body pos="1 0.2 1"><joint name="a" axis="1 0 0"/><joint name="b" axis="0 1 0"/><joint name="c" axis="0 0 1"/>
+    <geom name="box" type="box" size="0.2 0.3 0.1" pos="0.1 0.2 0.3" condim="1"/>
+    <geom name="ball" type="sphere" size="0.1" pos="0.1 -0.2 0.3" condim="1"/>
+  </body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize(("source", "geoms"), [(PLANAR, ("box", "shin", "foot")), (SPATIAL, ("box", "ball"))])
+def test_gaps_are_mujocos_distances(source, geoms):
+    robot, model = hj.robots.from_mujoco(source, contacts=geoms), mujoco.MjModel.from_xml_string(source)
+    data, rng = mujoco.MjData(model), np.random.default_rng(3)
+    gaps = jax.jit(lambda q: {name: each.gap(NOW, q, robot.params) for name, each in robot.contacts.items()})
+    number = lambda name: mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_GEOM, name)
+    for _ in range(20):
+        data.qpos = rng.uniform(-1, 1, model.nq)
+        mujoco.mj_forward(model, data)
+        found = gaps(jnp.asarray(data.qpos))
+        for geom in geoms:
+            own = np.sort([value for name, value in found.items() if name.rpartition("_")[0] == geom or name == geom])
+            contacts = [each.dist for each in data.contact if number(geom) in (each.geom1, each.geom2)]
+            if geom == "shin":
+                assert_allclose(own, np.sort(contacts), rtol=0, atol=1e-14)
+            # Of a box MuJoCo leaves out corners that are farther than its centre.
+            assert_allclose(own[0], np.min(contacts), rtol=0, atol=1e-14)
+            assert len(own) == {"foot": 1, "ball": 1, "shin": 2, "box": 4 if source is PLANAR else 8}[geom]
+
+
+def test_slips_and_friction_are_those_of_the_point_that_touches():
+    """The velocity of the point of the link by MuJoCo's Jacobian, along the slope; MuJoCo takes the larger friction."""
+    robot, model = hj.robots.from_mujoco(PLANAR, contacts=["foot", "shin"]), mujoco.MjModel.from_xml_string(PLANAR)
+    assert_allclose(robot.params.slope, [0.2], rtol=0, atol=1e-15)
+    normal, tangent = np.array([np.sin(0.2), 0, np.cos(0.2)]), np.array([np.cos(0.2), 0, -np.sin(0.2)])
+    foot = robot.contacts["foot"]
+    assert float(foot.static(robot.params)) == 1.0 and float(robot.contacts["shin_0"].kinetic(robot.params)) == 0.9
+    data, rng, jacobian = mujoco.MjData(model), np.random.default_rng(4), np.zeros((3, model.nv))
+    slips = jax.jit(lambda q, v, p: [robot.contacts[name].slip(NOW, q, v, p) for name in ("foot", "shin_0", "shin_1")])
+    foot, shin = (mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in ("foot", "shin"))
+    for _ in range(5):
+        data.qpos, v = rng.uniform(-1, 1, (2, model.nq))
+        mujoco.mj_forward(model, data)
+        to_end = data.geom_xmat[shin].reshape(3, 3)[:, 2] * model.geom_size[shin, 1]
+        centers = data.geom_xpos[foot], data.geom_xpos[shin] - to_end, data.geom_xpos[shin] + to_end
+        ours = slips(jnp.asarray(data.qpos), jnp.asarray(v), robot.params)
+        for slip, center, radius, geom in zip(ours, centers, (0.07, 0.03, 0.03), (foot, shin, shin), strict=True):
+            mujoco.mj_jac(model, data, jacobian, None, center - radius * normal, model.geom_bodyid[geom])
+            assert_allclose(slip, tangent @ jacobian @ v, rtol=0, atol=1e-14)
+
+
+def test_numbers_of_contacts_are_leaves():
+    robot = hj.robots.from_mujoco(PLANAR, contacts={"foot": "slope", "box": "slope"})
+    q = jnp.array([0.1, 0.2, 0.3, 0.4])
+    gap = lambda p: robot.contacts["foot"].gap(NOW, q, p)
+    slope = jax.grad(gap)(robot.params)
+    assert (float(slope.size[0][0]), float(slope.height[0])) == (-1.0, -1.0)
+    # A turn of the plane by a small angle, in differences.
+    turned = lambda by: float(gap(eqx.tree_at(lambda p: p.slope[0], robot.params, robot.params.slope[0] + by)))
+    assert_allclose(slope.slope[0], (turned(1e-5) - turned(-1e-5)) / 2e-5, rtol=1e-9)
+    # The corners of a larger box are farther from its middle.
+    corner = lambda p: robot.contacts["box_0"].gap(NOW, q, p)
+    assert abs(float(jax.grad(corner)(robot.params).size[1][0])) > 0.1
+    assert float(jax.grad(corner)(robot.params).size[1][1]) == 0
+
+
+ROLLING = """<mujoco><compiler angle="radian"/><worldbody>
+  <geom name="slope" type="plane" size="5 5 1" euler="0 0.2 0" friction="0.3"/>
+  <body><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/><joint name="turn" axis="0 1 0"/>
+    <geom name="ball" type="sphere" size="0.1" mass="1" friction="0.3"/></body>
+  </worldbody></mujoco>"""
+
+
+def test_a_ball_rolls_down_a_slope():
+    r"""$a = \frac57 g\sin\gamma$, without slip."""
+    robot = hj.robots.from_mujoco(ROLLING, contacts="ball")
+    system = hj.contact.contact_system(robot.mechanism, robot.contacts["ball"], robot.coordinates)
+    x = jnp.array([0.0, 0.1 / np.cos(0.2), 0, 0, 0, 0])
+    mode, _ = hj.contact.start(system, x, robot.params)
+    assert mode == "C"
+    acceleration = system.modes[mode].vector_field(NOW, x, robot.params)[3:]
+    along = 5 / 7 * 9.81 * np.sin(0.2)
+    assert_allclose(acceleration, along * np.array([np.cos(0.2), -np.sin(0.2), 10]), rtol=1e-13)
+    # On ice the ball slides as a point does.
+    ice = eqx.tree_at(lambda p: p.friction[0], robot.params, jnp.array(0.0))
+    sliding = system.modes["S+"].vector_field(NOW, x, ice)[3:]
+    assert_allclose(sliding, 9.81 * np.sin(0.2) * np.array([np.cos(0.2), -np.sin(0.2), 0]), rtol=0, atol=1e-13)
+
+
+BOX = """<mujoco><worldbody><geom name="floor" type="plane" size="5 5 1" friction="0.3"/>
+  <body><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/><joint name="angle" axis="0 -1 0"/>
+    <geom name="box" type="box" size="0.3 0.2 0.5" mass="1" friction="0.3"/></body>
+  </worldbody></mujoco>"""
+
+
+@pytest.mark.medium
+def test_a_box_moves_as_one_by_hand():
+    """Field, guards, and the jumps onto a corner, which slides, and onto two: those of the mechanism and the corners that are
+    written by hand, and so are all motions."""
+    robot = hj.robots.from_mujoco(BOX, contacts=["box"])
+    ours = hj.contact.contact_system(robot.mechanism, robot.contacts, robot.coordinates)
+
+    def lever(side, top, angle):
+        sine, cosine = jnp.sin(angle), jnp.cos(angle)
+        return jnp.stack([side * 0.3 * cosine - top * 0.5 * sine, side * 0.3 * sine + top * 0.5 * cosine])
+
+    def corner(side, top):
+        gap = lambda t, q, p: q[1] + lever(side, top, q[2])[1]
+        return hj.contact.Contact(
+            gap, lambda t, q, v, p: v[0] - lever(side, top, q[2])[1] * v[2], static=0.3, kinetic=0.3
+        )
+
+    mass = jnp.diag(jnp.array([1.0, 1.0, (0.3**2 + 0.5**2) / 3]))
+    hand = hj.contact.Mechanism(lambda q, p: mass, lambda t, q, v, p: jnp.array([0.0, -9.81, 0.0]))
+    corners = {f"box_{i}": corner(*place) for i, place in enumerate([(-1, -1), (-1, 1), (1, -1), (1, 1)])}
+    theirs = hj.contact.contact_system(hand, corners, ("x", "z", "angle"))
+    # In flight; on a corner, which slides either way or sticks; on two, which strike and then lie flat.
+    lie, tilt = 0.5, 0.5 * np.cos(0.3) + 0.3 * np.sin(0.3)
+    states = [
+        [0.1, 0.9, 0.3, 1, -0.5, 0.2, 0, 0, 0, 0], [0, tilt, 0.3, 1, 0, 0, 2, 0, 0, 0], [0, tilt, 0.3, -1, 0, 0, 3, 0, 0, 0],
+        [0, tilt, 0.3, 0.1, -2, 0.5, 0, 0, 0, 0], [0, lie, 0, 0.5, -1, 0, 0, 0, 0, 0], [0, lie, 0, 0.5, 0, 0, 2, 0, 2, 0],
+    ]  # fmt: skip
+
+    def parts(system, params):
+        mode, change = system.modes["contacts"], system.transitions[0]
+
+        @jax.jit
+        def at(x):
+            guards = change.guard(NOW, x, params)
+            jumps = [change.reset(NOW, x, params, jnp.array(i)) for i in (0, 2)]
+            return mode.vector_field(NOW, x, params), guards, *jumps
+
+        return [at(jnp.asarray(x, float)) for x in states]
+
+    for found, expected in zip(parts(ours, robot.params), parts(theirs, None), strict=True):
+        for own, other in zip(found, expected, strict=True):
+            # Rounding, of forces of some ten times the weight.
+            assert_allclose(own, other, rtol=0, atol=1e-12)
+    jumps = np.array([each[2][6:] for each in parts(theirs, None)])
+    assert len(np.unique(jumps, axis=0)) >= 2
+
+
+def test_a_contact_made_elastic_and_a_single_contact():
+    robot = hj.robots.from_mujoco(
+        BOX.replace('type="box"', 'type="sphere"').replace("0.3 0.2 0.5", "0.3"), contacts="box"
+    )
+    ball = dataclasses.replace(robot.contacts["box"], restitution=0.5)
+    assert ball == dataclasses.replace(robot.contacts["box"], restitution=0.5)
+    after, _ = hj.contact.impact(
+        robot.mechanism, jnp.array([0.0, 0.3, 0.0]), jnp.array([0.0, -1.0, 0.0]), robot.params, ball
+    )
+    assert_allclose(after, [0, 0.5, 0], rtol=0, atol=1e-14)
+
+
+ARM = """<mujoco><worldbody>GROUND<body><joint axis="0 1 0"/><geom name="tip" size="0.1" pos="0 0 -1"/>
+  <geom name="disk" type="cylinder" size="0.1 0.1" pos="0 0 -1"/><body pos="0 0 -1">SECOND<geom size="0.1"/></body></body>
+  </worldbody></mujoco>"""
+FLOOR = '<geom name="floor" type="plane" size="1 1 1"/>'
+ROD = """<geom name="rod" type="capsule" size="0.1" fromto="0 0 0 0 0 1"/><geom name="rod_0" size="0.1"/>
+  <geom name="rod_1" size="0.1"/>"""
+REFUSED = {
+    "there is no geom 'tpi'; there is tip": (FLOOR, "", ["tpi"]),
+    "there is no plane 'flor'; there is floor": (FLOOR, "", {"tip": "flor"}),
+    "contacts need a plane": ("", "", ["tip"]),
+    "there are the planes floor, wall: give one to each geom": (FLOOR + FLOOR.replace("floor", "wall"), "", ["tip"]),
+    "the geom 'disk' is a cylinder; contacts are of moving spheres": (FLOOR, "", ["disk"]),
+    "rod_0, rod_1 name two contacts": (FLOOR, ROD, ["rod", "rod_0", "rod_1"]),
+    "the geom 'floor' does not move": (FLOOR, "", ["floor"]),
+    "friction of 'tip' needs a motion in one plane, but its hinges are not parallel": (
+        FLOOR, '<joint axis="1 0 0"/>', ["tip"],
+    ),
+    "but a slide or a plane's normal leaves the plane": (FLOOR.replace("/>", ' euler="30 0 0"/>'), "", ["tip"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_contacts_that_are_not_supported(message):
+    ground, second, contacts = REFUSED[message]
+    with pytest.raises(ValueError, match=f"^from_mujoco: .*{message}"):
+        hj.robots.from_mujoco(ARM.replace("GROUND", ground).replace("SECOND", second), contacts=contacts)
