@@ -99,20 +99,20 @@ def evaluate_alike(functions: Sequence[Callable[..., Array]], *inputs: PyTree) -
 
 
 def _form(closed: ClosedJaxpr) -> Hashable:
-    """What a program is apart from its numbers: constants, and literals of its own operations."""
-    places: dict[Any, int] = {}
-    place = lambda atom: (atom.aval,) if isinstance(atom, Literal) else places.setdefault(atom, len(places))
-    jaxpr = closed.jaxpr
-    head = [(place(variable), str(variable.aval)) for variable in (*jaxpr.constvars, *jaxpr.invars)]
+    """What a program is apart from its numbers: constants, and literals of its own operations. Inner programs are alike where
+    they are one object, as those of JAX's own functions."""
+    places: dict[Var, int] = {}
+    place = lambda atom: atom.aval if isinstance(atom, Literal) else (atom.aval, places.setdefault(atom, len(places)))
+    head = [place(variable) for variable in (*closed.jaxpr.constvars, *closed.jaxpr.invars)]
     body = []
-    for eqn in jaxpr.eqns:
-        operands = tuple(map(place, eqn.invars))
-        body.append(
-            (eqn.primitive.name, operands, str(sorted(eqn.params.items(), key=lambda item: item[0])), len(eqn.outvars))
-        )
-        for variable in eqn.outvars:
-            place(variable)
-    return str((head, body, [place(atom) for atom in jaxpr.outvars]))
+    for eqn in closed.jaxpr.eqns:
+        params = tuple(sorted(eqn.params.items(), key=lambda item: item[0]))
+        try:
+            hash(params)
+        except TypeError:
+            return id(closed)
+        body.append((eqn.primitive, params, *map(place, eqn.invars), *map(place, eqn.outvars)))
+    return (*head, *body, *map(place, closed.jaxpr.outvars))
 
 
 def _equal(number: Any, other: Any) -> bool:

@@ -77,3 +77,10 @@ def test_functions_that_differ_in_numbers_are_one_batch():
         ).jaxpr
     )
     assert length(8) <= length(2)
+
+
+def test_functions_that_differ_in_a_jitted_part_are_not_alike():
+    """The constants of a jitted function are not seen: such functions are evaluated by themselves."""
+    parts = [jax.jit(lambda x, k=k: x @ jnp.array([1.0, k])) for k in (2.0, 5.0)]
+    functions = [lambda x, part=part: 3 * part(x) for part in parts]
+    assert_allclose(evaluate_alike(functions, jnp.array([1.0, 1.0])), [9.0, 18.0], rtol=1e-15)
