@@ -11,6 +11,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Literal, Var
@@ -123,7 +124,11 @@ def _equal(number: Any, other: Any) -> bool:
 def _numbers(closed: ClosedJaxpr) -> list[Any]:
     """Constants and literals of a program, in order."""
     atoms = [*(atom for eqn in closed.jaxpr.eqns for atom in eqn.invars), *closed.jaxpr.outvars]
-    return [*closed.consts, *(np.asarray(atom.val, atom.aval.dtype) for atom in atoms if isinstance(atom, Literal))]
+    return [*closed.consts, *(np.asarray(atom.val, _dtype(atom)) for atom in atoms if isinstance(atom, Literal))]
+
+
+def _dtype(atom: Literal | Var) -> Any:
+    return atom.aval.dtype  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _with_numbers(jaxpr: Jaxpr, numbers: Sequence[Any], inputs: Sequence[Any]) -> Any:
@@ -141,7 +146,7 @@ def _with_numbers(jaxpr: Jaxpr, numbers: Sequence[Any], inputs: Sequence[Any]) -
     count = len(jaxpr.constvars)
     invars = [*jaxpr.constvars, *literals, *jaxpr.invars]
     whole = jaxpr.replace(constvars=[], invars=invars, outvars=outvars, eqns=eqns)
-    typed = [jnp.asarray(number, literal.aval.dtype) for number, literal in zip(numbers[count:], literals, strict=True)]
+    typed = [jnp.asarray(number, _dtype(literal)) for number, literal in zip(numbers[count:], literals, strict=True)]
     (found,) = jaxpr_as_fun(ClosedJaxpr(whole, []))(*numbers[:count], *typed, *inputs)
     return found
 
