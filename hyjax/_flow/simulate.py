@@ -17,10 +17,11 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PyTree
 
-from .._numerics.eager import long_run, short_run
+from .._numerics.eager import long_run, short_run, untransformed
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
+from .._results.shown import is_traced
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -95,10 +96,10 @@ def simulate(
     run = lambda automaton: run_simulation(automaton, x0, mode, t0, t1, params, max_jumps, integrator, times, record)
     # To examine the order of events that fall together is a fifth of the program of a system of contacts, and rarely needed:
     # where all numbers are known, a first run does not.
-    leaves = jax.tree.leaves((system, x0, t0, t1, params, record))
-    known = not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    known = untransformed() and not is_traced((system, x0, t0, t1, params, integrator, times, record))
     found = run(Automaton(system, judges=not known))
-    if known and bool(jnp.any(found.result == RESULTS.simultaneous_guards)):
+    # Functions of the system may hold what is traced.
+    if known and (is_traced(found) or bool(jnp.any(found.result == RESULTS.simultaneous_guards))):
         found = run(Automaton(system))
     return raise_stop("simulate", found, found) if throw else found
 

@@ -137,7 +137,12 @@ def takes_options() -> bool:
     purpose = _setting["purpose"]
     if purpose is Purpose.run_time or (purpose is Purpose.by_size and _level_is_given()):
         return False
-    return get_opaque_trace_state() == _untraced() and jax.default_backend() == "cpu"
+    return untransformed() and jax.default_backend() == "cpu"
+
+
+def untransformed() -> bool:
+    """Whether no transformation of JAX is under way, such as `jit` or `vmap`."""
+    return get_opaque_trace_state() == _untraced()
 
 
 @ft.cache

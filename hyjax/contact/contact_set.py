@@ -308,7 +308,8 @@ class ContactSet(eqx.Module):
         largest = jnp.max(jnp.abs(velocity), initial=0)
         tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
         added = jnp.where(self.slips & (jnp.abs(slips) > 8 * tolerance * largest), way, STUCK)
-        settled = (roles > OPEN) & (codes == OPEN) & slow
+        still = jnp.abs(velocity[rows]) <= 8 * tolerance * largest
+        settled = (roles > OPEN) & (codes == OPEN) & slow & (strikes | still)
         codes = jnp.where(settled, added, codes)
         impulse = self.pushes(projected.compliance, -velocity - gained, codes, params)
         after = velocity + projected.compliance @ impulse
@@ -414,8 +415,11 @@ class ContactSet(eqx.Module):
     def label(self, names: Sequence[str], x: State | np.ndarray) -> str:
         """The name of the set of contacts, see `set_name`."""
         held = ["closed" if each.slip is None else "stick" for each in self.contacts]
-        codes = np.asarray(x)[-len(names) :].round().astype(int)
-        words = [("open", sticks, "slip+", "slip-")[code] for sticks, code in zip(held, codes, strict=True)]
+        codes = np.asarray(x)[-len(names) :].round()
+        words = [
+            dict(enumerate(("open", sticks, "slip+", "slip-"))).get(code, "?")
+            for sticks, code in zip(held, codes, strict=True)
+        ]
         return "+".join(f"{name}:{word}" for name, word in zip(names, words, strict=True))
 
     @property

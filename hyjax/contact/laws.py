@@ -89,11 +89,6 @@ def rises(projected: Projection, rate: Array, row: int | slice) -> Array:
     return (rate > tiny * jnp.abs(projected.t) * pull) & (rate**2 > 2 * rounding * pull)
 
 
-def settles(contact: Contact, projected: Projection, row: int, rate: Scalar, params: Params) -> Flag:
-    """Whether a contact whose gap would open at that rate stays closed."""
-    return (rate <= coefficient(contact.settle, params, rate)) | ~rises(projected, rate, row)
-
-
 def rebound(contact: Contact, projected: Projection, row: int, params: Params) -> Scalar:
     """The coefficient of restitution of an impact: 0 where the impact is plastic."""
     number = lambda value: coefficient(value, params, projected.velocity)

@@ -63,9 +63,9 @@ def contact_system(
     complementarity problem: that of Stewart and Trinkle, solved by Lemke's pivoting. Gaps that close together because the bodies
     are rigid, such as those of the feet of a table, are one impact; other gaps that close together are `simultaneous_guards`.
 
-    An impact's impulse $(p_n, p_t)$ stops the slip if $|p_t| \le \mu_s p_n$; otherwise
-    $p_t = -\mu_k p_n\,\mathrm{sign}(s^+)$. A plastic impact never adds energy. Newton's law of restitution with $e > 0$ would add
-    energy at some impacts where friction is coupled to the gap (Kane, 1984), which are `nonfinite`.
+    An impact's impulse $(p_n, p_t)$ stops the slip, or reverses it to $-e_t s^-$, if $|p_t| \le \mu_s p_n$; otherwise $p_t =
+    -\mu_k p_n\,\mathrm{sign}(s^+ + e_t s^-)$. A plastic impact never adds energy. Newton's law of restitution with $e > 0$
+    would add energy at some impacts where friction is coupled to the gap (Kane, 1984), which are `nonfinite`.
 
     How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, a push would
     close the gap (Painlevé's paradox), or an impact would add energy. `simultaneous_guards`: two guards fall together. In

@@ -12,7 +12,7 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Params, State, Time
 from .contact import gap
 from .contact_set import ContactSet
-from .laws import drift_errors, force_error
+from .laws import drift_errors
 from .projection import halves, project
 from .single_contact import Closed
 
@@ -60,19 +60,19 @@ def start(
     size = system.mode(system.names[0]).dimension - len(names)
     if x0.shape != (size,) or not jnp.issubdtype(x0.dtype, jnp.floating):
         raise ValueError(f"start: x0={x0} must be positions and velocities, floating point numbers of shape ({size},).")
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((x0, params, t0)))
-    if not traced and not bool(jnp.all(jnp.isfinite(x0))):
+    is_traced = lambda tree: any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    if not is_traced(x0) and not np.all(np.isfinite(np.asarray(x0))):
         raise ValueError(f"start: x0={x0} must be finite.")
     t = jnp.asarray(t0, x0.dtype)
     if isinstance(domain, Closed):
-        if traced:
+        if is_traced((x0, params, t0)):
             raise ValueError(
                 "start: the name of a mode is a static value, so that the state must have values. Call start outside of jit and "
                 "vmap, or give the contact a name: contact_system(mechanism, {'foot': contact}, ...)."
             )
         return _mode(system, domain, t, x0, params), x0
     codes, beyond, strikes, fits = eqx.filter_jit(ContactSet.begun)(domain, t, x0, params)
-    if not traced:
+    if not is_traced((codes, beyond, strikes, fits)):
         _refuse(x0, names, beyond, strikes, ~fits)
     good = fits & ~jnp.any(beyond | strikes)
     return system.names[0], nan_unless(good, jnp.concatenate([x0, codes.astype(x0.dtype)]))
@@ -92,7 +92,10 @@ def _mode(system: HybridSystem, closed: Closed, t: Time, x0: State, params: Para
         domain = system.modes[name].domain if name in system.modes else None
         if isinstance(domain, Closed) and bool(domain.admits(t, x0, params, tolerances)):
             return name
-    _refuse(x0, ("the contact",), False, False, touches & (abs(rate) <= still) & (pull < -force_error(projected)))
+    presses = pull < -(float(jnp.finfo(x0.dtype).eps) ** 0.5) * jnp.linalg.norm(
+        projected.jacobian[0]
+    ) * jnp.linalg.norm(projected.free)
+    _refuse(x0, ("the contact",), False, False, touches & (abs(rate) <= still) & presses)
     return "V" if rate > 0 or (rate == 0 and pull > 0) else "U"
 
 

@@ -74,7 +74,7 @@ class HybridZeroDynamics(Shown):
     impact to impact, shape `(nodes,)`. `defect`: by how much the state after the impact misses the surface, in outputs and in
     their derivatives by the phase; zero where the surface is invariant under the impact, which is what all others assume.
 
-    NaN, all but `multiplier` and `defect`, where there is no gait: `multiplier` is 1 or more, or the phase would stop on its way.
+    NaN, all but `multiplier` and `defect`, where there is no gait: the phase would stop on its way, or the impact reverses it.
 
     **Example:**
 
@@ -155,7 +155,13 @@ class VirtualConstraints(eqx.Module):
 
     def on_surface(self, theta: Scalar, rate: Scalar, params: Params) -> tuple[Positions, Velocities]:
         r"""Positions and velocities, shape `(m,)` each, at a phase and its rate, with $y = \dot y = 0$."""
-        return jax.jvp(lambda theta: self._place(theta, params), (theta,), (rate,))
+        q, v = jax.jvp(lambda theta: self._place(theta, params), (theta,), (rate,))
+        if (shape := self.inputs(q, params).shape) != (q.size, q.size - 1):
+            raise ValueError(
+                f"virtual_constraints: the zero dynamics are those of one input less than coordinates; the inputs' matrix has "
+                f"the shape {shape} for {q.size} coordinates."
+            )
+        return q, v
 
     def zero_dynamics(self, theta: Scalar, rate: Scalar, params: Params) -> Scalar:
         r"""The acceleration $\ddot\theta$ of the phase on the surface, shape `()`, by whatever law holds the bodies there."""
@@ -196,7 +202,7 @@ class VirtualConstraints(eqx.Module):
         multiplier = delta**2 * jnp.exp(growth[-1])
         end = pushed[-1] / (1 - multiplier)
         energies = jnp.exp(growth) * delta**2 * end + pushed
-        walks = (multiplier < 1) & (jnp.min(energies) > 0)
+        walks = (jnp.min(energies) > 0) & jnp.isfinite(end) & (delta > 0)
         rates = jnp.sign(stop - start) * jnp.sqrt(nan_unless(walks, energies) * 2)
         times = along(1 / rates)
         x, phases = (nan_unless(walks, each) for each in (jnp.concatenate([q, v * rates[-1]]), phases))
@@ -232,14 +238,16 @@ class VirtualConstraints(eqx.Module):
         drift = h_drift - slope * theta_drift - bend * theta_rate**2
         wanted = self._wanted(h - curve, h_rate - slope * theta_rate, params) - drift
         mass, force = inertia(self.mechanism, q, params), load(self.mechanism, t, q, v, params)
-        matrix = jnp.block([[mass, -columns], [rows, jnp.zeros((len(h), len(h)), q.dtype)]])
-        right = jnp.concatenate([force, wanted])
+        # Forces in units of the largest mass, so that the condition does not depend on the unit of mass.
+        unit = jax.lax.stop_gradient(jnp.max(jnp.abs(mass)))
+        matrix = jnp.block([[mass / unit, -columns], [rows, jnp.zeros((len(h), len(h)), q.dtype)]])
+        right = jnp.concatenate([force / unit, wanted])
         solution = solve(matrix, right)
         largest = lambda values: jnp.max(jnp.abs(jax.lax.stop_gradient(values)))
         # The condition number is not less than this quotient.
         far = float(jnp.finfo(q.dtype).eps) ** -0.75
         solution = nan_unless(largest(solution) * largest(matrix) <= far * largest(right), solution)
-        return solution[: q.size], solution[q.size :]
+        return solution[: q.size], unit * solution[q.size :]
 
 
 def _twice(function: Callable, x: Array, v: Array):

@@ -226,9 +226,8 @@ def _contacts(
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     normals = [data.geom_xmat[k].reshape(3, 3)[:, 2] for k in planes]
-    axis, why = _plane_of_motion(
-        data.xaxis, model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE, [normals[planes.index(k)] for _, k in pairs]
-    )
+    hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
+    axis, why = _plane_of_motion(data.xaxis, hinge, [normals[planes.index(k)] for _, k in pairs])
     touching: list[Touching] = []
     supported = {types.mjGEOM_SPHERE: 1, types.mjGEOM_CAPSULE: 2, types.mjGEOM_BOX: 3}
     for geom, (k, plane) in enumerate(pairs):
@@ -242,6 +241,9 @@ def _contacts(
         of_both = lambda values: max(values[k], values[plane]) if first == 0 else values[k if first > 0 else plane]  # noqa: B023
         friction = of_both(model.geom_friction[:, 0])
         rubs = bool(of_both(model.geom_condim) > 1 and friction > 0)
+        if axis is not None:
+            # What only moves across the plane does not slip.
+            rubs &= _slides(model, data, hinge, k, np.cross(axis, normals[planes.index(plane)]))
         if rubs and axis is None:
             raise ValueError(
                 f"from_mujoco: contacts: friction of {names[k]!r} needs a motion in one plane, but {why}. Give the geom and the "
@@ -276,6 +278,17 @@ def _contacts(
     hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
     rolls = np.zeros(model.njnt) if axis is None else np.round(data.xaxis @ axis) * hinge
     return tuple(touching), tuple(directions), tuple(rolls.tolist()), numbers
+
+
+def _slides(model, data, hinge: np.ndarray, geom: int, tangent: np.ndarray) -> bool:
+    """Whether a joint turns the geom, or moves it along the tangent."""
+    body = model.geom_bodyid[geom]
+    while body:
+        for joint in range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body]):
+            if hinge[joint] or abs(data.xaxis[joint] @ tangent) > 1e-9:
+                return True
+        body = model.body_parentid[body]
+    return False
 
 
 def _plane_of_motion(axes: np.ndarray, hinge: np.ndarray, normals: list[np.ndarray]) -> tuple[np.ndarray | None, str]:

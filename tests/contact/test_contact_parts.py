@@ -146,3 +146,12 @@ def test_legs_are_exchanged():
     for pairs, wrong in (({"hip1": "hip3"}, "hip3"), ({"hip1": "hip2", "knee1": "hip2"}, "hip2")):
         with pytest.raises(ValueError, match=f"relabelling: '{wrong}' must be one of the coordinates"):
             relabelling(names, pairs)
+
+
+def test_a_contact_that_opens_has_no_impulse():
+    """Of two points of two bodies one strikes, and the other one opens, more slowly than `settle`: nothing pulls it back."""
+    apart = Mechanism(lambda q, p: jnp.eye(2))
+    ends = [Contact(lambda t, q, p, k=k: q[k], settle=0.3) for k in range(2)]
+    after, impulse = impact(apart, jnp.zeros(2), jnp.array([-1.0, 0.1]), None, ends)
+    assert_allclose(after, [0.0, 0.1], rtol=0, atol=1e-15)
+    assert_allclose(impulse, [1.0, 0.0], rtol=0, atol=1e-15)

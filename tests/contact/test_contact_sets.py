@@ -590,6 +590,8 @@ def test_starts_that_are_refused(point):
         jnp.array([1.0, 0.0, -1.0])
     )
     assert_allclose(begun[:, 4], [0.0, 1.0, np.nan])
+    assert set_name(system, begun[2]) == "floor:?"
+    assert jax.jit(lambda: start(system, jnp.zeros(4), jnp.array(0.0))[1])()[4] == 1
     # Codes that do not belong to the state.
     bodies = system.modes["contacts"].domain
     refused = lambda *x: (

@@ -177,12 +177,34 @@ def test_the_gait_by_quadrature_is_that_by_integration():
     assert_allclose(slope, (gait(Params(length=0.801)).period - gait(Params(length=0.799)).period) / 0.002, rtol=1e-4)
 
 
-def test_no_gait_is_nan_and_the_multiplier_says_why():
-    reset = lambda t, x, p: jnp.concatenate(LAW.on_surface(jnp.array(-0.6), 4 * x[3], p))
-    grows = LAW.hybrid_zero_dynamics(reset, jnp.array(-0.1), Params())
-    assert grows.multiplier > 1 and np.all(np.isnan([grows.period, *grows.x, *grows.rates]))
+def test_no_gait_is_nan():
+    """The phase falls on its way and gains speed at the impact, or the impact turns it back; or a damper acts."""
+    back = lambda kept: lambda t, x, p: jnp.concatenate(LAW.on_surface(jnp.array(-0.6), kept * x[3], p))
+    for reset in (back(4.0), back(-0.7)):
+        none = LAW.hybrid_zero_dynamics(reset, jnp.array(-0.1), Params())
+        assert np.isfinite(none.multiplier) and np.all(np.isnan([none.period, *none.x, *none.rates]))
+    reset = back(4.0)
     damped = LAW.hybrid_zero_dynamics(reset, jnp.array(-0.1), Params(drag=0.4))
     assert np.isnan(damped.multiplier) and np.isnan(damped.period)
+
+
+def test_an_unstable_gait_is_a_gait():
+    """From the lowest point to the top the phase loses energy, which the impact restores by the factor 4: a step that begins with
+    the gait's speed ends with it, and the multiplier is above 1."""
+    reset = lambda t, x, p: jnp.concatenate(LAW.on_surface(jnp.array(0.1), 2 * x[3], p))
+    gait = LAW.hybrid_zero_dynamics(reset, jnp.array(0.6), Params())
+    assert gait.multiplier > 1 and np.all(np.isfinite([gait.period, *gait.x, *gait.rates]))
+    assert_allclose(gait.rates[0], 2 * gait.rates[-1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype, mass", [("float32", 1e5), ("float64", 1e9), ("float64", 1e-9)])
+def test_the_unit_of_mass_does_not_matter(dtype, mass):
+    bodies = Mechanism(lambda q, p: p * jnp.eye(2, dtype=dtype))
+    held = virtual_constraints(bodies, inputs=np.eye(2, 1), phase=lambda q, p: q[1], desired=lambda s, p: 0 * s[None],
+                               stiffness=1.0, damping=1.0)  # fmt: skip
+    state = jnp.zeros((), dtype), jnp.array([1.0, 0.0], dtype), jnp.zeros(2, dtype), jnp.array(mass, dtype)
+    assert_allclose(held.control(*state), [-mass], rtol=1e-6)
+    assert_allclose(held.acceleration(*state), [-1.0, 0.0], rtol=1e-6)
 
 
 def test_singular_decoupling_is_nan():
@@ -226,12 +248,13 @@ def test_shapes_that_do_not_fit():
         law(inputs=np.ones((3, 1)), outputs=lambda q, p: q[:1]).control(*state)
     # Two inputs less than coordinates.
     three = Mechanism(lambda q, p: jnp.eye(3))
-    with pytest.raises(
-        ValueError, match=r"for 2 coordinates and 1 outputs the inputs' matrix must have the shape \(2, 1\)"
-    ):
+    with pytest.raises(ValueError, match=r"one input less than coordinates; the inputs' matrix has the shape \(3, 1\)"):
         law(three, inputs=np.eye(3, 1), outputs=lambda q, p: q[:1]).zero_dynamics(
             jnp.array(0.1), jnp.array(1.0), Params()
         )
+    free = {"outputs": lambda q, p: q[:1], "configuration": lambda s, p: jnp.stack([*desired(s, p), s, 0 * s])}
+    with pytest.raises(ValueError, match="one input less than coordinates"):
+        law(three, inputs=np.eye(3, 1), **free).zero_dynamics(jnp.array(0.1), jnp.array(1.0), Params())
     with pytest.raises(ValueError, match=r"bezier: coefficients must have the shape"):
         bezier(jnp.zeros(3), jnp.array(0.0))
 

@@ -590,6 +590,30 @@ def test_numbers_beside_arguments_by_name():
 
 
 @pytest.mark.medium
+def test_numbers_may_be_traced_anywhere():
+    """A system of two guards, whose numbers are known, within `jit`; with times that are traced; and with what a function of the
+    system has captured. The results are those of a run by itself."""
+
+    def corner(k):
+        field = lambda t, x, p: jnp.stack([x[2], x[3], 0 * x[0], -k * jnp.ones(())])
+        ways = (
+            hj.Transition("air", "air", lambda t, x, p: x[1], lambda t, x, p: x.at[3].mul(-0.9)),
+            hj.Transition("air", "air", lambda t, x, p: 1 - x[0], lambda t, x, p: x.at[2].mul(-0.9)),
+        )
+        return hj.HybridSystem({"air": hj.Mode(field, ("x", "y", "u", "v"))}, ways)
+
+    x, times = jnp.array([0.0, 1.0, 0.8, 0.0]), jnp.array([0.3, 1.9])
+    run = lambda k, times=None: hj.simulate(
+        corner(k), x, None, mode="air", t1=2.0, max_jumps=20, times=times, integrator=ROLLED, throw=False
+    )
+    alone = run(9.0, times)
+    assert_allclose(jax.jit(lambda: run(9.0).x)(), alone.final, rtol=1e-13)
+    assert_allclose(jax.jit(lambda times: run(9.0, times).samples.x)(times), alone.samples.x, rtol=1e-13)
+    several = jax.vmap(lambda k: run(k).x)(jnp.array([9.0, 4.0]))
+    assert_allclose(several[0], alone.final, rtol=1e-13)
+
+
+@pytest.mark.medium
 def test_known_times_may_be_arrays_under_jit():
     """Start and end time known before tracing are compared as numbers, and the wrong order is still refused."""
     params = bouncing_ball.Params()

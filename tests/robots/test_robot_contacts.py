@@ -59,9 +59,12 @@ def test_slips_and_friction_are_those_of_the_point_that_touches():
     assert_allclose(robot.params.slope, [0.2], rtol=0, atol=1e-15)
     normal, tangent = np.array([np.sin(0.2), 0, np.cos(0.2)]), np.array([np.cos(0.2), 0, -np.sin(0.2)])
     foot = robot.contacts["foot"]
-    assert float(foot.static(robot.params)) == 1.0 and float(robot.contacts["shin_0"].kinetic(robot.params)) == 0.9
+    shin = robot.contacts["shin_0"]
+    assert callable(foot.static) and callable(shin.kinetic)
+    assert float(foot.static(robot.params)) == 1.0 and float(shin.kinetic(robot.params)) == 0.9
     data, rng, jacobian = mujoco.MjData(model), np.random.default_rng(4), np.zeros((3, model.nv))
-    slips = jax.jit(lambda q, v, p: [robot.contacts[name].slip(NOW, q, v, p) for name in ("foot", "shin_0", "shin_1")])
+    touching = [robot.contacts[name].slip for name in ("foot", "shin_0", "shin_1")]
+    slips = jax.jit(lambda q, v, p: [slip(NOW, q, v, p) for slip in touching if slip is not None])
     foot, shin = (mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in ("foot", "shin"))
     for _ in range(5):
         data.qpos, v = rng.uniform(-1, 1, (2, model.nq))
@@ -203,3 +206,16 @@ def test_contacts_that_are_not_supported(message):
     ground, second, contacts = REFUSED[message]
     with pytest.raises(ValueError, match=f"^from_mujoco: .*{message}"):
         hj.robots.from_mujoco(ARM.replace("GROUND", ground).replace("SECOND", second), contacts=contacts)
+
+
+def test_what_cannot_slip_has_no_friction():
+    """A ball that only rises and falls, with the friction that MuJoCo gives by default, comes to rest."""
+    robot = hj.robots.from_mujoco(
+        """<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 0.1"><joint name="z" type="slide" axis="0 0 1"/>
+        <geom name="ball" type="sphere" size="0.1" mass="1"/></body></worldbody></mujoco>""", contacts=["ball"]
+    )  # fmt: skip
+    assert robot.contacts["ball"].slip is None
+    system = hj.contact.contact_system(robot.mechanism, robot.contacts["ball"], robot.coordinates)
+    mode, x = hj.contact.start(system, jnp.zeros(2), robot.params)
+    assert mode == "S"
+    assert_allclose(system.modes[mode].vector_field(jnp.array(0.0), x, robot.params), 0, atol=1e-14)
