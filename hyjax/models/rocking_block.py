@@ -91,10 +91,10 @@ def corner(side):
     )
 
 
-coordinates = ("x", "y", "theta", "x_rate", "y_rate", "theta_rate")
-units, time_unit = ("m", "m", "rad", "m/s", "m/s", "rad/s"), "s"
+coordinates = ("x", "y", "theta", "x_rate", "y_rate", "theta_rate", "left", "right")
+units, time_unit = ("m", "m", "rad", "m/s", "m/s", "rad/s", "1", "1"), "s"
 system = contact_system(
-    Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"), stands, units, time_unit
+    Mechanism(mass, forces), {"left": corner(-1), "right": corner(1)}, ("x", "y", "theta"), stands, units[:6], time_unit
 )
 # Without forcing the block comes to rest: there is no periodic orbit.
 sequence = ()

@@ -116,7 +116,9 @@ class Robot(eqx.Module):
     **Attributes:** `params`: the numbers, a `RobotParams`. `coordinates`: the names of the joints, one for each link. `before`:
     the link before each link, -1 for the world; `turns`: whether its joint is a hinge. `bodies`: names of the bodies that have a
     mass, with their links. `sites`: names of the points, with their links, -1 for the world. `actuators`: the names of the inputs
-    `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; without it the inputs are zero.
+    `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; without it the inputs are zero. `touching`: of each contact its
+    name, the number of its geom, its link, the signs of its point along the half sizes, its plane, and whether it rubs; `planes`:
+    normal and tangent of each plane; `rolls`: the sign of each joint's turn in the plane of motion.
 
     **Methods:** `mechanism` is the `hj.contact.Mechanism` of the robot; its parameters are a `RobotParams`. `contacts` are those
     of the geoms that `from_mujoco` was told, by name, for `contact_system(robot.mechanism, robot.contacts, robot.coordinates)`.
