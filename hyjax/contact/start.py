@@ -5,7 +5,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._system.results import nan_unless
 from .._system.system import HybridSystem
@@ -99,7 +99,11 @@ def _mode(system: HybridSystem, closed: Closed, t: Time, x0: State, params: Para
     return "V" if rate > 0 or (rate == 0 and pull > 0) else "U"
 
 
-def _refuse(x0: State, names: tuple[str, ...], beyond: Flag | bool, strikes: Flag | bool, unsolved: Flag) -> None:
+# Of one contact, or of each.
+Flags = Flag | Bool[Array, " contacts"] | bool
+
+
+def _refuse(x0: State, names: tuple[str, ...], beyond: Flags, strikes: Flags, unsolved: Flags) -> None:
     for flags, what in (
         (beyond, "the gap is negative, and does not open. Move the bodies apart"),
         (strikes, "the gap is closed and closes: an impact is due. Begin before the impact, or after it"),

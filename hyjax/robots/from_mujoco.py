@@ -67,7 +67,7 @@ def from_mujoco(
     (('swing',), [[1.0]])
     >>> ball = '<worldbody><geom type="plane" size="1 1 1"/><body><joint name="z" type="slide" axis="0 0 1"/><geom name="ball"'
     >>> robot = hj.robots.from_mujoco(f'<mujoco>{ball} size="0.1"/></body></worldbody></mujoco>', contacts=["ball"])
-    >>> print(f"{robot.contacts['ball'].gap(0.0, jnp.array([0.5]), robot.params):.6f}")
+    >>> print(f"{robot.contacts['ball'].gap(jnp.zeros(()), jnp.array([0.5]), robot.params):.6f}")
     0.400000
 
     Source: MuJoCo's documentation, *Computation* and *XML Reference*.
