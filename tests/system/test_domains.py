@@ -202,5 +202,5 @@ def test_a_contact_that_is_open_bounds_its_modes():
     # One number for each corner, which is no limit where the corner stands on the floor; besides, half turns left on both sides.
     domain = block.system.modes["contacts"].domain
     for codes in itertools.product((0, 1), repeat=2):
-        limits = domain(jnp.zeros(()), jnp.append(x, jnp.array(codes)), block.Params())
+        limits = domain(jnp.zeros(()), jnp.append(x, jnp.array(codes, float)), block.Params())
         assert limits.shape == (4,) and [limit == 1 for limit in limits[:2]] == [code == 1 for code in codes]
