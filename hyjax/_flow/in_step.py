@@ -59,6 +59,11 @@ def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -
     return False
 
 
+def may_be_in_step(system: HybridSystem) -> bool:
+    """Whether the transitions allow events in step in a mode of the system."""
+    return any(any_in_step(system, name) for name in system.names)
+
+
 def each_in_step(system: HybridSystem, sequence: tuple[str, ...]) -> tuple[bool, ...]:
     """For each arc of a stride whether its end may be events in step, all of which the sequence then names."""
 

@@ -21,13 +21,12 @@ from .._numerics.eager import long_run, short_run, untransformed
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
-from .._results.shown import is_traced
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state, sized
-from .in_step import any_in_step, in_step, nothing_owed, Owed
+from .in_step import in_step, may_be_in_step, nothing_owed, Owed
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
@@ -95,11 +94,10 @@ def simulate(
     times = None if times is None else jnp.asarray(times, x0.dtype)
     run = lambda automaton: run_simulation(automaton, x0, mode, t0, t1, params, max_jumps, integrator, times, record)
     # To examine the order of events that fall together is a fifth of the program of a system of contacts, and rarely needed:
-    # where all numbers are known, a first run does not.
-    known = untransformed() and not is_traced((system, x0, t0, t1, params, integrator, times, record))
+    # where numbers are known, a first run does not.
+    known, together = untransformed(), RESULTS.simultaneous_guards._value
     found = run(Automaton(system, judges=not known))
-    # Functions of the system may hold what is traced.
-    if known and (is_traced(found) or bool(jnp.any(found.result == RESULTS.simultaneous_guards))):
+    if known and np.any(np.asarray(found.result._value) == together) and may_be_in_step(system):
         found = run(Automaton(system))
     return raise_stop("simulate", found, found) if throw else found
 
@@ -332,7 +330,7 @@ def flow_arc(
     # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
     until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
     until = jnp.where(now.done, start.t - 1, until)
-    several = automaton.judges and any(any_in_step(automaton.system, name) for name in automaton.system.names)
+    several = automaton.judges and may_be_in_step(automaton.system)
     several = several or automaton.surfaces.clocks is not None
     owed = jnp.where(now.done, -1, now.instant.owed.within(automaton.leaving(mode))) if several else None
     entry = may_go_on(automaton, z, mode, now.durations, start.t, params)

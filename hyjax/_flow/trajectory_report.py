@@ -58,9 +58,8 @@ def _arcs(trajectory, names: tuple[str, ...]) -> list[list[str]]:
 def arc_labels(trajectory) -> list[str]:
     """What tables and pictures call the modes of the arcs, in their order: of contacts by name their sets."""
     modes = trajectory.system.modes
-    sizes = [modes[name].dimension for name in trajectory.mode_names]
-    starts = [np.asarray(x)[:size] for x, size in zip(trajectory.x_starts, sizes, strict=False)]
-    return [modes[name].label(name, x) for name, x in zip(trajectory.mode_names, starts, strict=True)]
+    pairs = zip(trajectory.mode_names, np.asarray(trajectory.x_starts), strict=False)
+    return [modes[name].label(name, x[: modes[name].dimension]) for name, x in pairs]
 
 
 def _state(trajectory, mode: str, x, names: tuple[str, ...]) -> list[str]:
@@ -86,10 +85,8 @@ def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
     seconds = units_attribute(("time",), {"time": units.time})
     data: dict[str, Any] = {name: ("time", join(columns[name]), about[name]) for name in names}
     labels = arc_labels(trajectory)
-    data["mode"] = (
-        "time",
-        np.concatenate([np.full(arc.t.shape, label) for arc, label in zip(arcs, labels, strict=True)]),
-    )
+    named = [np.full(arc.t.shape, label) for arc, label in zip(arcs, labels, strict=True)]
+    data["mode"] = ("time", np.concatenate(named))
 
     events = trajectory.events
     for side in ("before", "after"):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._flow.trajectory_report import arc_labels
 from .._results.labels import units_of
 from .figure import COLOURS, GREY, INK, mode_legend, pyplot, symbol, unit, with_unit
 from .setting import put_title, title_of
@@ -51,11 +52,10 @@ def trajectory_figure(
     families = [k for k, way in enumerate(ways) if way.is_family and way.source not in said]
     rasters_alone = families and max(mode.dimension for mode in modes.values()) > MOST_PANELS
     arcs = () if rasters_alone else trajectory.sample(n)
-    labels = [modes[arc.mode].label(arc.mode, arc.x[0]) for arc in arcs]
+    labels = arc_labels(trajectory) if arcs else []
     visited = dict.fromkeys(labels) or dict.fromkeys(modes)
     flown = dict.fromkeys(arc.mode for arc in arcs) or modes
-    names = tuple(dict.fromkeys(name for mode in flown for name in modes[mode].shown))
-    names = () if rasters_alone else names
+    names = () if rasters_alone else tuple(dict.fromkeys(name for mode in flown for name in modes[mode].shown))
     # Modes in their order have the same colours in every picture; contacts by name take those that are left.
     colours = {label: COLOURS[k % len(COLOURS)] for k, label in enumerate(dict.fromkeys((*modes, *visited)))}
     units = units_of(model, trajectory.params, trajectory.system)
