@@ -91,6 +91,14 @@ def bouncing(samples=None):
     for begin, y, v, end in falls:
         t = np.linspace(begin, end, 40)
         arcs.append(Arc("flight", jnp.asarray(t), jnp.asarray(height(t, begin, y, v))))
+    system, params = bouncing_ball.system, bouncing_ball.Params()
+    return run_of(arcs, system=system, params=params, samples=samples)
+
+
+def run_of(arcs, **parts):
+    """What pictures ask of a trajectory of such arcs."""
+    largest = max(arc.x.shape[1] for arc in arcs)
+    starts = [np.pad(np.asarray(arc.x[0]), (0, largest - arc.x.shape[1])) for arc in arcs]
     return SimpleNamespace(
-        sample=lambda n: tuple(arcs), system=bouncing_ball.system, params=bouncing_ball.Params(), samples=samples
+        sample=lambda n: tuple(arcs), mode_names=[arc.mode for arc in arcs], x_starts=starts, **parts
     )

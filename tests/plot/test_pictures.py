@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pytest
 from compared import compared
-from drawn_orbits import bouncing, orbit_of, running, sliding, swinging
+from drawn_orbits import bouncing, orbit_of, run_of, running, sliding, swinging
 
 import hyjax as hj
 from hyjax import plot
@@ -77,8 +77,7 @@ def test_trajectory():
 def test_trajectory_of_several_modes():
     """The legend of the modes under a title of two lines; coordinates that one mode alone has."""
     orbit = running()
-    trajectory = SimpleNamespace(sample=lambda n: orbit.arcs, system=slip.system, params=orbit.params)
-    return plot.trajectory_figure(trajectory, slip)  # pyright: ignore
+    return plot.trajectory_figure(run_of(orbit.arcs, system=slip.system, params=orbit.params), slip)  # pyright: ignore
 
 
 LOGISTIC = hj.HybridSystem({"map": hj.Mode(lambda t, x, params: 0 * x, ("x",))}, ())
