@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ._flow import integrate
     from ._flow.automaton import Automaton
     from ._flow.check import check_mode, sized
+    from ._flow.choices import may_jump
     from ._flow.crossing import reach_surface
     from ._flow.guard_polynomials import (
         coarseness,

@@ -53,7 +53,7 @@ def jumps_of(
     `while_loop`, and jumps of less than a millionth.
     """
     nowhere, kinds = ("unknown", 0), [each.dtype for each in program.out_avals]
-    if len(kinds) != 1 or not jnp.issubdtype(kinds[0], jnp.floating) or not _may_jump(program.jaxpr, nowhere):
+    if len(kinds) != 1 or not jnp.issubdtype(kinds[0], jnp.floating) or not may_jump(program.jaxpr, nowhere):
         return []
     if any(is_key(leaf) for leaf in (*rest, *program.consts)) or _opaque(program.jaxpr):
         return []
@@ -215,13 +215,13 @@ def _chooses(equation: Any) -> bool:
     return any(map(real, equation.invars)) and (name in _JUMPING or (discrete and name not in _EXEMPT))
 
 
-def _may_jump(jaxpr: Jaxpr, caller: Choice) -> bool:
+def may_jump(jaxpr: Jaxpr, caller: Choice) -> bool:
     """Whether the program has a choice that is not hyjax's own."""
     for each in jaxpr.eqns:
         inner = _inner(each)
         if inner or _chooses(each):
             at = _place(each) or caller
-            if any(_may_jump(part, at) for part in inner) or (_chooses(each) and not _ours(at)):
+            if any(may_jump(part, at) for part in inner) or (_chooses(each) and not _ours(at)):
                 return True
     return False
 
@@ -299,10 +299,10 @@ def _unrolled(
 
 
 def _place(equation: Any) -> Choice | None:
-    """The innermost line outside JAX; None for an equation within a function of JAX that was traced elsewhere."""
-    # "file:line:column (function)"
-    found = re.match(r"(.*?):(\d+)[^/]* \(", source_info_util.summarize(equation.source_info))
-    return (found[1], int(found[2])) if found else None
+    """The innermost line outside JAX and equinox; None for an equation within a function of JAX that was traced elsewhere."""
+    # "file:line:column (function)", the innermost last
+    found = re.findall(r"(?m)^(.*?):(\d+)[^/]* \(", source_info_util.summarize(equation.source_info, num_frames=8))
+    return next(((file, int(line)) for file, line in reversed(found) if "equinox" not in Path(file).parts), None)
 
 
 def _observed(equation: Any, values: Sequence, out: Sequence, choice: Choice) -> list[Seen]:

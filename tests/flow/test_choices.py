@@ -3,6 +3,7 @@
 import inspect
 import warnings
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ from systems import ROLLED, same
 
 import hyjax as hj
 from hyjax import models
-from hyjax._testing import check_mode, sized
+from hyjax._testing import check_mode, may_jump, sized
 
 STEPS, TABLE = jnp.arange(5.0) ** 2, jnp.array([0.0, 1.0, 2.0, 3.0])
 # Each of these jumps somewhere, at a threshold that is small, large, in a narrow window or behind other conditions.
@@ -41,6 +42,7 @@ JUMPING = {
     "select": lambda t, x, p: jnp.select([x[0] < -1, x[0] > 1], [-1.0, 1.0], 0.0),
     "scan": lambda t, x, p: jax.lax.scan(lambda c, u: (c + jnp.sign(c - u), None), x[0], TABLE)[0],
     "jit": lambda t, x, p: jax.jit(jnp.sign)(x[0]),
+    "equinox's jit": lambda t, x, p: eqx.filter_jit(jnp.sign)(x[0]),
     "beside a derivative rule": lambda t, x, p: jax.nn.relu(x[0]) + jnp.sign(x[0] - 2),
     "straight through": lambda t, x, p: x[0] + jax.lax.stop_gradient(jnp.round(x[0]) - x[0]),
     "a jump beside something steep": lambda t, x, p: jnp.exp(x[0] / 2) + jnp.where(x[0] > -50, 1.0, 0.0),
@@ -203,6 +205,12 @@ def test_forces_of_a_mechanism():
     assert of(block(lambda v: -v)) == []
     found = of(block(lambda v: -jnp.sign(v)))
     assert found and all("test_choices.py:" in message and "sign" in message for message in found)
+    # Of contacts by name the program is large: it is not even searched.
+    (change,) = models.rocking_block.system.transitions
+    program = jax.make_jaxpr(change.member(jnp.array(0)).reset)(
+        jnp.zeros(()), jnp.ones(8), models.rocking_block.Params()
+    )
+    assert not may_jump(program.jaxpr, ("unknown", 0))
 
 
 @pytest.mark.parametrize(
