@@ -14,6 +14,7 @@ from ..noise.rts_smoother import Smoothed
 from ..phase.entrainment import Entrainment
 from ..phase.isostable_response import IsostableResponse
 from ..phase.phase_response import PhaseResponse
+from ..robots.robot import Robot
 from .animation import animate_optimization, animate_orbit, animate_trajectory
 from .branch_figure import branch_diagram, locus_diagram
 from .estimates_figure import covariance_figure, estimate_figure
@@ -21,6 +22,7 @@ from .ilqr_figure import ilqr_figure
 from .optimization_figure import optimization_figure, optimum_figure
 from .orbit_figure import orbit_figure
 from .response_figure import response_figure, tongue_figure
+from .robot_figure import animate_robot, robot_figure
 from .trajectory_figure import trajectory_figure
 
 FIGURES = {
@@ -36,11 +38,12 @@ FIGURES = {
     OptimumBranch: optimum_figure,
     PeriodicOrbit: orbit_figure,
     PhaseResponse: response_figure,
+    Robot: robot_figure,
     Smoothed: lambda smoothed, measurements=None: estimate_figure(smoothed.estimates, measurements),
     Trajectory: trajectory_figure,
 }
 ANIMATIONS = {
-    OptimizedOrbit: animate_optimization, PeriodicOrbit: animate_orbit, Trajectory: animate_trajectory,
+    OptimizedOrbit: animate_optimization, PeriodicOrbit: animate_orbit, Robot: animate_robot, Trajectory: animate_trajectory,
 }  # fmt: skip
 
 for kind, figure in FIGURES.items():

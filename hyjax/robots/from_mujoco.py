@@ -9,6 +9,7 @@ import numpy as np
 
 from .._results.installed import needed
 from .robot import Directions, named, Robot, RobotParams, Touching
+from .silhouette import silhouette
 
 if TYPE_CHECKING:
     import mujoco
@@ -44,14 +45,15 @@ def from_mujoco(
 
     MuJoCo reads and compiles the file; its arrays become leaves of `robot.params`, and hyjax's own equations move the bodies (see
     `Robot`). Of the file are used: bodies, hinges and slides with axis, anchor, `ref`, damping, stiffness, `springref` and
-    armature; masses and inertias as compiled; gravity; sites; motors on joints; the geoms named in `contacts`. Joint ranges,
-    limits of motors, pairs of contacts and the options of MuJoCo's integrator and solver have no effect.
+    armature; masses and inertias as compiled; gravity; sites; motors on joints; the geoms named in `contacts`, and the others
+    for pictures. Joint ranges, limits of motors, pairs of contacts and options of MuJoCo's integrator have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
-    the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules and boxes that touch the plane of
-    the file; where there are several planes, `{geom: plane}`. They are `robot.contacts`: a sphere's has the name of the geom; the
-    ends of a capsule, from its negative to its positive z axis, and the corners of a box have `_0`, `_1`, ... behind it. Friction
-    is MuJoCo's, of both geoms together; none with `condim="1"`.
+    the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
+    plane of the file; where there are several planes, `{geom: plane}`. They are `robot.contacts`: a sphere's, and that of a site,
+    a point, has the name of the geom or site; the ends of a capsule, from its negative to its positive z axis, and the corners of
+    a box have `_0`, `_1`, ... behind it. Friction is MuJoCo's, of both geoms together, and the plane's for a site; none with
+    `condim="1"`.
 
     **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file,
     and for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
@@ -97,7 +99,23 @@ def from_mujoco(
     gear = np.zeros((len(model.actuator_trntype), count))
     for k in range(len(model.actuator_trntype)):
         gear[k, model.actuator_trnid[k, 0]] = model.actuator_gear[k, 0] * model.actuator_gainprm[k, 0]
-    touching, planes, rolls, touched = _contacts(model, mujoco, name, contacts, link, frames)
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    touching, planes, rolls, touched = _contacts(model, data, mujoco, name, contacts, link, frames, sites)
+    axis, _ = _plane_of_motion(data.xaxis, model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE, [])
+    ends = {
+        on: [c for k, (c, _) in zip(massive, centers, strict=True) if link[k] == on]
+        for on in map(link.__getitem__, massive)
+    }
+    for k, site in enumerate(sites):
+        ends.get(link[model.site_bodyid[k]], []).append(site)
+
+    def on_link(geom: int) -> tuple[np.ndarray, np.ndarray]:
+        turn = np.zeros(9)
+        point, quaternion = _composed(frames[model.geom_bodyid[geom]], (model.geom_pos[geom], model.geom_quat[geom]))
+        mujoco.mju_quat2Mat(turn, quaternion)
+        return point, turn.reshape(3, 3)
+
     array = lambda value, *shape: jnp.asarray(np.reshape(np.asarray(value, float), shape))
     each = lambda values: tuple(array(value) for value in values)
     params = RobotParams(
@@ -136,11 +154,20 @@ def from_mujoco(
         touching=touching,
         planes=planes,
         rolls=rolls,
+        geoms=tuple(
+            (name(kinds.mjOBJ_GEOM, k), on)
+            for k, on in enumerate(link[body] for body in model.geom_bodyid)
+            if mujoco.mjtGeom(model.geom_type[k]) in (_touching(mujoco) if on >= 0 else [mujoco.mjtGeom.mjGEOM_PLANE])
+        ),
+        lines=silhouette(model, data, mujoco, name, link, before, on_link, ends, axis),
+        view=planes[0] if planes else _view(axis),
     )
-    if not np.all(np.linalg.eigvalsh(_mass(model, mujoco)) > 0):
+    sizes, directions = np.linalg.eigh(_mass(model, mujoco))
+    if sizes[0] <= 0:
+        joint = robot.coordinates[np.argmax(np.abs(directions[:, 0]))]
         raise ValueError(
-            "from_mujoco: the mass matrix is not positive definite: a link has neither mass nor armature. Give each body that "
-            "moves a mass and an inertia, or its joint armature."
+            f"from_mujoco: the mass matrix is not positive definite: what the joint {joint!r} moves has neither mass nor "
+            "armature. Give each body that moves a mass and an inertia, or its joint armature."
         )
     return robot
 
@@ -190,11 +217,13 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
 
 def _contacts(
     model: Any,
+    data: Any,
     mujoco: Any,
     name: Callable[[Any, int], str],
     asked: Sequence[str] | Mapping[str, str],
     link: list[int],
     frames: list[Place],
+    sites: list[np.ndarray],
 ) -> tuple[tuple[Touching, ...], tuple[Directions, ...], tuple[float, ...], dict[str, list]]:
     """The contacts of geoms with planes, the directions of the planes, by each joint's rate that of the rotation in the plane of
     motion, and the numbers of geoms and planes."""
@@ -202,10 +231,13 @@ def _contacts(
     if not asked:
         return (), (), (), numbers
     kinds, types = mujoco.mjtObj, mujoco.mjtGeom
+    # Sites are numbered behind the geoms: points, with the friction of the plane.
     names = [name(kinds.mjOBJ_GEOM, k) for k in range(model.ngeom)]
-    place = lambda k: _composed(frames[model.geom_bodyid[k]], (model.geom_pos[k], model.geom_quat[k]))
-    still = [k for k in range(model.ngeom) if link[model.geom_bodyid[k]] < 0]
-    planes = [k for k in still if model.geom_type[k] == types.mjGEOM_PLANE]
+    names += [name(kinds.mjOBJ_SITE, k) for k in range(model.nsite)]
+    bodies = [*model.geom_bodyid, *model.site_bodyid]
+    place = lambda k: _composed(frames[bodies[k]], (model.geom_pos[k], model.geom_quat[k]))
+    still = [k for k, body in enumerate(bodies) if link[body] < 0]
+    planes = [k for k in still if k < model.ngeom and model.geom_type[k] == types.mjGEOM_PLANE]
     if not planes:
         raise ValueError('from_mujoco: contacts need a plane: give <geom type="plane" size="1 1 1"/> in the worldbody.')
     if not isinstance(asked, Mapping):
@@ -217,33 +249,35 @@ def _contacts(
         asked = {each: names[planes[0]] for each in ((asked,) if isinstance(asked, str) else asked)}
     pairs = [
         (
-            named("from_mujoco", "geom", geom, names),
+            named("from_mujoco", "geom or site", geom, names),
             planes[named("from_mujoco", "plane", plane, [names[k] for k in planes])],
         )
         for geom, plane in asked.items()
     ]
     planes = [k for k in planes if any(k == plane for _, plane in pairs)]
-    data = mujoco.MjData(model)
-    mujoco.mj_kinematics(model, data)
     normals = [data.geom_xmat[k].reshape(3, 3)[:, 2] for k in planes]
     hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
     axis, why = _plane_of_motion(data.xaxis, hinge, [normals[planes.index(k)] for _, k in pairs])
     touching: list[Touching] = []
-    supported = {types.mjGEOM_SPHERE: 1, types.mjGEOM_CAPSULE: 2, types.mjGEOM_BOX: 3}
+    supported = _touching(mujoco)
     for geom, (k, plane) in enumerate(pairs):
-        kind = types(model.geom_type[k])
+        point = k >= model.ngeom
+        kind = types.mjGEOM_SPHERE if point else types(model.geom_type[k])
         if kind not in supported or k in still:
             what = "does not move" if k in still else f"is a {kind.name[7:].lower()}"
             raise ValueError(
-                f"from_mujoco: contacts: the geom {names[k]!r} {what}; contacts are of moving spheres, capsules and boxes."
+                f"from_mujoco: contacts: {names[k]!r} {what}; contacts are of moving spheres, capsules, boxes and sites."
             )
-        first = model.geom_priority[k] - model.geom_priority[plane]
-        of_both = lambda values: max(values[k], values[plane]) if first == 0 else values[k if first > 0 else plane]  # noqa: B023
+        rough = plane if point else k
+        first = model.geom_priority[rough] - model.geom_priority[plane]
+        of_both = lambda values: (
+            max(values[rough], values[plane]) if first == 0 else values[rough if first > 0 else plane]  # noqa: B023
+        )
         friction = of_both(model.geom_friction[:, 0])
         rubs = bool(of_both(model.geom_condim) > 1 and friction > 0)
         if axis is not None:
             # What only moves across the plane does not slip.
-            rubs &= _slides(model, data, hinge, k, np.cross(axis, normals[planes.index(plane)]))
+            rubs &= _slides(model, data, hinge, bodies[k], np.cross(axis, normals[planes.index(plane)]))
         if rubs and axis is None:
             raise ValueError(
                 f"from_mujoco: contacts: friction of {names[k]!r} needs a motion in one plane, but {why}. Give the geom and the "
@@ -259,12 +293,12 @@ def _contacts(
             along = np.abs(axis @ data.geom_xmat[k].reshape(3, 3)) > 1 - 1e-9
             signs = [(0,) if each else sign for each, sign in zip(along, signs, strict=True)]
         points = [(x, y, z) for x in signs[0] for y in signs[1] for z in signs[2]]
-        for i, point in enumerate(points):
+        for i, each in enumerate(points):
             own = f"{names[k]}_{i}" if len(points) > 1 else names[k]
-            touching.append((own, geom, link[model.geom_bodyid[k]], point, planes.index(plane), rubs))
+            touching.append((own, geom, link[bodies[k]], each, planes.index(plane), rubs))
         for key, value in (
-            ("places", place(k)),
-            ("sizes", model.geom_size[k, : supported[kind]]),
+            ("places", (sites[k - model.ngeom], _HERE[1]) if point else place(k)),
+            ("sizes", [0.0] if point else model.geom_size[k, : supported[kind]]),
             ("friction", friction),
         ):
             numbers[key].append(value)
@@ -280,9 +314,14 @@ def _contacts(
     return tuple(touching), tuple(directions), tuple(rolls.tolist()), numbers
 
 
-def _slides(model, data, hinge: np.ndarray, geom: int, tangent: np.ndarray) -> bool:
-    """Whether a joint turns the geom, or moves it along the tangent."""
-    body = model.geom_bodyid[geom]
+def _touching(mujoco: Any) -> dict[Any, int]:
+    """The kinds of geoms that may be in contact, with the count of the numbers of their size."""
+    types = mujoco.mjtGeom
+    return {types.mjGEOM_SPHERE: 1, types.mjGEOM_CAPSULE: 2, types.mjGEOM_BOX: 3}
+
+
+def _slides(model, data, hinge: np.ndarray, body: int, tangent: np.ndarray) -> bool:
+    """Whether a joint turns the body, or moves it along the tangent."""
     while body:
         for joint in range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body]):
             if hinge[joint] or abs(data.xaxis[joint] @ tangent) > 1e-9:
@@ -322,6 +361,14 @@ def _directions(normal: np.ndarray, axis: np.ndarray | None) -> Directions:
         forward = np.cross(axis, up)
     unit = lambda each: tuple((each / np.linalg.norm(each)).tolist())
     return unit(up), unit(forward)
+
+
+def _view(axis: np.ndarray | None) -> Directions:
+    """Up and forward in pictures: of a motion in one plane that plane, seen with gravity's axis z upward, or from above; else z
+    and x."""
+    if axis is None or abs(axis[2]) > 1 - 1e-9:
+        return ((0.0, 0.0, 1.0) if axis is None else (0.0, 1.0, 0.0)), (1.0, 0.0, 0.0)
+    return _directions(axis, axis)
 
 
 def _mass(model: Any, mujoco: Any) -> np.ndarray:

@@ -31,9 +31,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sincos
+from .._results.registry import animate, draw
 from .._system.types import Scalar, Time
 from ..contact.contact import Contact
 from ..contact.mechanism import Mechanism, Positions, Velocities
+from .silhouette import Line
 
 Vector = Float[Array, " 3"]
 Vectors = Float[Array, "count 3"]
@@ -118,11 +120,14 @@ class Robot(eqx.Module):
     mass, with their links. `sites`: names of the points, with their links, -1 for the world. `actuators`: the names of the inputs
     `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; without it the inputs are zero. `touching`: of each contact its
     name, the number of its geom, its link, the signs of its point along the half sizes, its plane, and whether it rubs; `planes`:
-    normal and tangent of each plane; `rolls`: the sign of each joint's turn in the plane of motion.
+    normal and tangent of each plane; `rolls`: the sign of each joint's turn in the plane of motion. `geoms`: names of those that
+    may be contacts, with their links, and of planes, with -1. For pictures, `lines`: of each line its name, points on links, the
+    radius of a circle, and whether it is behind the limbs; `view`: up and forward.
 
     **Methods:** `mechanism` is the `hj.contact.Mechanism` of the robot; its parameters are a `RobotParams`. `contacts` are those
     of the geoms that `from_mujoco` was told, by name, for `contact_system(robot.mechanism, robot.contacts, robot.coordinates)`.
-    `position(q, site)`, `jacobian(q, site)`, `energy(q, v)`: at the robot's own parameters, or at those given as `params`.
+    `position(q, site)`, `jacobian(q, site)`, `energy(q, v)`, `outline(q)`: at the robot's own parameters, or at those given as
+    `params`. `plot(q)` draws poses, `animate(result)` a trajectory or an orbit.
 
     Units are the file's. `ValueError` for a site that the robot does not have. Where the mass matrix is not positive definite
     accelerations are NaN.
@@ -151,6 +156,9 @@ class Robot(eqx.Module):
     touching: tuple[Touching, ...] = eqx.field(static=True, default=())
     planes: tuple[Directions, ...] = eqx.field(static=True, default=())
     rolls: tuple[float, ...] = eqx.field(static=True, default=())
+    geoms: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
+    lines: tuple[Line, ...] = eqx.field(static=True, default=())
+    view: Directions = eqx.field(static=True, default=((0.0, 0.0, 1.0), (1.0, 0.0, 0.0)))
 
     @property
     def mechanism(self) -> Mechanism:
@@ -238,6 +246,40 @@ class Robot(eqx.Module):
         )
         centers = self._moved(q, params)[2]
         return v @ self.mass(q, params) @ v / 2 - masses @ (centers @ gravity) + stiffness @ (q - rest) ** 2 / 2
+
+    def outline(self, q: Positions, params: RobotParams | None = None) -> dict[str, Float[Array, "count 2"]]:
+        """The lines of a picture by name, shape `(points, 2)`, m, forward and upward in the plane of motion; a robot that does
+        not move in one plane is seen along y, in the plane of x and z.
+
+        A limb has the name of its last body: the axes of its capsules and cylinders, or lines from joint to joint, to the
+        farthest site of the last link. Spheres, boxes and cylinders across have the names of their geoms. `joint` is a point
+        where limbs meet. Meshes are not drawn.
+        """
+        params = self.params if params is None else params
+        rotation, origin = self._poses(q, params)
+        # The world, number -1, is behind the links.
+        rotation = jnp.concatenate([rotation, jnp.eye(3, dtype=q.dtype)[None]])
+        origin = jnp.concatenate([origin, jnp.zeros((1, 3), q.dtype)])
+        across = np.array(self.view[::-1], q.dtype)
+        drawn = {}
+        for name, points, radius, _ in self.lines:
+            links = np.array([link for link, _ in points])
+            places = origin[links] + _times(rotation[links], jnp.asarray([place for _, place in points], q.dtype))
+            drawn[name] = points = jnp.sum(places[:, None] * across, axis=-1)
+            if radius:
+                spoke = points[1] - points[0] if len(points) > 1 else jnp.array([radius, 0.0], q.dtype)
+                rim = points[0] + _times(jnp.asarray(_RIM, q.dtype), spoke)
+                drawn[name] = jnp.concatenate([points[: len(points) - 1], rim])
+        return drawn
+
+    def plot(self, q: Float[Array, "*poses m"] | None = None, params: RobotParams | None = None, **options):
+        """A drawing of one pose, or of several over each other, shape `(poses, m)`, by default that of the file; see
+        `hyjax.plot.robot_figure`."""
+        return draw(self, q, params, **options)
+
+    def animate(self, result, **options):
+        """An animation along a trajectory or an orbit, for `hyjax.plot.save_animation`; see `hyjax.plot.animate_robot`."""
+        return animate(self, result, **options)
 
     def _ground(self, k: int, like: Positions, params: RobotParams) -> tuple[Vector, Vector]:
         """The normal of the plane of a contact, and the tangent in the plane of motion."""
@@ -340,6 +382,11 @@ def named(caller: str, what: str, name: str, names: Sequence[str]) -> int:
         near = difflib.get_close_matches(str(name), names, 3) or names
         raise ValueError(f"{caller}: there is no {what} {name!r}; there is {', '.join(near) or 'none'}.")
     return names.index(name)
+
+
+# The rotations of a spoke around a rim.
+_ANGLES = np.linspace(0, 2 * np.pi, 33)
+_RIM = np.moveaxis(np.array([[np.cos(_ANGLES), -np.sin(_ANGLES)], [np.sin(_ANGLES), np.cos(_ANGLES)]]), 2, 0)
 
 
 def _friction(geom: int, params: RobotParams) -> Scalar:

@@ -115,9 +115,9 @@ def test_models_as_json(command):
 
 
 ARM = """
-<mujoco><worldbody>
-  <body name="upper"><joint name="shoulder" axis="0 1 0"/><geom type="sphere" size="0.1" mass="2.1"/>
-    <body name="lower" pos="0 0 -1"><joint name="reach" type="slide"/><geom type="sphere" size="0.1" mass="1"/>
+<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+  <body name="upper"><joint name="shoulder" axis="0 1 0"/><geom type="ellipsoid" size="0.1 0.1 0.1" mass="2.1"/>
+    <body name="lower" pos="0 0 -1"><joint name="reach" type="slide"/><geom name="tip" size="0.1" mass="1"/>
       <site name="hand"/></body>
   </body>
 </worldbody><actuator><motor name="push" joint="reach"/></actuator></mujoco>"""
@@ -129,16 +129,19 @@ def test_models_of_a_robot(command, tmp_path):
     (tmp_path / "arm.xml").write_text(ARM)
     ran = command("models", str(tmp_path / "arm.xml"))
     assert ran.returncode == 0
-    head, *rows, total = (re.split(r"  +", line.strip()) for line in ran.stdout.splitlines())
-    assert head == ["coordinate", "joint", "on", "bodies, with masses", "sites", "actuators"]
+    head, *rows, total, touching = (re.split(r"  +", line.strip()) for line in ran.stdout.splitlines())
+    assert head == ["coordinate", "joint", "on", "bodies, with masses", "geoms", "sites", "actuators"]
     assert rows == [
         ["shoulder", "hinge (rad)", "world", "upper 2.1"],
-        ["reach", "slide (m)", "shoulder", "lower 1", "hand", "push"],
+        ["reach", "slide (m)", "shoulder", "lower 1", "tip", "hand", "push"],
     ]
     assert total == ["mass that moves: 3.1"]
+    assert touching == ["geoms and sites may touch floor: give them as --contact"]
     record = json.loads(command("models", str(tmp_path / "arm.xml"), "--json").stdout)
     assert record["links"][0]["bodies"] == {"upper": 2.1} and record["links"][1]["actuators"] == ["push"]
-    assert record["gravity"] == [0, 0, -9.81]
+    assert (
+        record["gravity"] == [0, 0, -9.81] and record["planes"] == ["floor"] and record["links"][1]["geoms"] == ["tip"]
+    )
     (tmp_path / "arm.xml").write_text(ARM.replace('type="slide"', 'type="ball"'))
     for file, message in (
         ("arm.xml", "from_mujoco: not supported: ball joint 'reach'"),

@@ -77,6 +77,25 @@ def test_slips_and_friction_are_those_of_the_point_that_touches():
             assert_allclose(slip, tangent @ jacobian @ v, rtol=0, atol=1e-14)
 
 
+def test_a_site_is_a_point():
+    """Above the plane by MuJoCo's place, with the friction of the plane."""
+    source = PLANAR.replace('<geom name="foot"', '<site name="toe" pos="0.02 0 -0.1"/><geom name="foot"')
+    robot, model = hj.robots.from_mujoco(source, contacts=["toe", "foot"]), mujoco.MjModel.from_xml_string(source)
+    data, toe = mujoco.MjData(model), robot.contacts["toe"]
+    data.qpos = [0.1, 0.2, 0.3, 0.4]
+    mujoco.mj_forward(model, data)
+    normal = np.array([np.sin(0.2), 0, np.cos(0.2)])
+    height = normal @ (data.site("toe").xpos - data.geom("slope").xpos)
+    assert_allclose(toe.gap(NOW, jnp.asarray(data.qpos), robot.params), height, rtol=0, atol=1e-14)
+    jacobian, v = np.zeros((3, model.nv)), np.array([1.0, 2.0, 3.0, 4.0])
+    mujoco.mj_jacSite(model, data, jacobian, None, model.site("toe").id)
+    tangent = np.array([np.cos(0.2), 0, -np.sin(0.2)])
+    assert toe.slip is not None and callable(toe.static)
+    slip = toe.slip(NOW, jnp.asarray(data.qpos), jnp.asarray(v), robot.params)
+    assert_allclose(slip, tangent @ jacobian @ v, rtol=0, atol=1e-14)
+    assert float(toe.static(robot.params)) == 0.4
+
+
 def test_numbers_of_contacts_are_leaves():
     robot = hj.robots.from_mujoco(PLANAR, contacts={"foot": "slope", "box": "slope"})
     q = jnp.array([0.1, 0.2, 0.3, 0.4])
@@ -187,13 +206,13 @@ FLOOR = '<geom name="floor" type="plane" size="1 1 1"/>'
 ROD = """<geom name="rod" type="capsule" size="0.1" fromto="0 0 0 0 0 1"/><geom name="rod_0" size="0.1"/>
   <geom name="rod_1" size="0.1"/>"""
 REFUSED = {
-    "there is no geom 'tpi'; there is tip": (FLOOR, "", ["tpi"]),
+    "there is no geom or site 'tpi'; there is tip": (FLOOR, "", ["tpi"]),
     "there is no plane 'flor'; there is floor": (FLOOR, "", {"tip": "flor"}),
     "contacts need a plane": ("", "", ["tip"]),
     "there are the planes floor, wall: give one to each geom": (FLOOR + FLOOR.replace("floor", "wall"), "", ["tip"]),
-    "the geom 'disk' is a cylinder; contacts are of moving spheres": (FLOOR, "", ["disk"]),
+    "'disk' is a cylinder; contacts are of moving spheres": (FLOOR, "", ["disk"]),
     "rod_0, rod_1 name two contacts": (FLOOR, ROD, ["rod", "rod_0", "rod_1"]),
-    "the geom 'floor' does not move": (FLOOR, "", ["floor"]),
+    "'floor' does not move": (FLOOR, "", ["floor"]),
     "friction of 'tip' needs a motion in one plane, but its hinges are not parallel": (
         FLOOR, '<joint axis="1 0 0"/>', ["tip"],
     ),

@@ -161,7 +161,7 @@ REFUSED = {
     "MuJoCo refuses the file: .*[Ll]ine": "<mujoco><worldbody><body></worldbody></mujoco>",
     r"there is no file 'walker\.xml'": "walker.xml",
     # MuJoCo allows it where a body below has a mass; about its own axis that body has none.
-    "the mass matrix is not positive definite: a link has neither mass nor armature": with_parts(
+    "the mass matrix is not positive definite: what the joint 'j' moves has neither mass nor armature": with_parts(
         '<joint name="j" type="slide"/><joint name="k" type="slide"/>'
     ),
 }
