@@ -34,7 +34,9 @@ def robot_figure(
     is seen along y, in the plane of x and z.
 
     **Arguments:** `robot`: from a file. `q`: positions, shape `(m,)` or `(poses, m)`, by default the file's. `params`: by default
-    the robot's. `ax`: by default new ones. **Returns:** the axes. `ValueError` for another shape; `ImportError` without matplotlib.
+    the robot's. `ax`: by default new axes.
+
+    **Returns:** the axes. `ValueError` for another shape; `ImportError` without matplotlib.
 
     **Example:**
 
