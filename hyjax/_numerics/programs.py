@@ -155,6 +155,8 @@ def _evaluate(
     jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Any], known: dict[Hashable, tuple[list, list]]
 ) -> list:
     """The outputs of `jaxpr`. **Arguments:** `known`: the outputs of the operations so far, by what determines them."""
+    # Equal constants, such as the same unit vectors written twice, are one.
+    consts = [known.setdefault(_number(each), ([each], []))[0][0] for each in consts]
     env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
     read = lambda atom: atom.val if isinstance(atom, Literal) else env[atom]
     for eqn in jaxpr.eqns:
@@ -175,6 +177,13 @@ def _evaluate(
             out, _ = known[key]
         env |= zip(eqn.outvars, out, strict=True)
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _number(const: Any) -> Hashable:
+    """A key that is equal for equal constants; of a traced one, of itself."""
+    if isinstance(const, jax.core.Tracer) or jnp.issubdtype(const.dtype, jax.dtypes.extended):
+        return id(const)
+    return const.dtype, const.shape, np.asarray(const).tobytes()
 
 
 def _key(eqn: Any, values: Sequence[Any]) -> Hashable | None:

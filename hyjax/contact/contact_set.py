@@ -133,9 +133,6 @@ class ContactSet(eqx.Module):
         each = [ft.partial(coefficient, 0.0 if value is None else value) for value in values]
         return evaluate_alike(each, params, like)
 
-    def gaps(self, t: Time, x: State, params: Params) -> Numbers:
-        return gaps(self.contacts, t, x[: self.moving(x).size // 2], params)
-
     # Flow and guards
 
     def flow(self, t: Time, x: State, params: Params) -> Float[Array, " moving"]:
@@ -195,7 +192,7 @@ class ContactSet(eqx.Module):
         ahead = jnp.where(code == STUCK, room + tangential, sliding)
         back = jnp.where(code == STUCK, room - tangential, 1)
         count = len(self.contacts)
-        return jnp.concatenate([jnp.where(codes > OPEN, force[:count], self.gaps(t, x, params)), ahead, back])
+        return jnp.concatenate([jnp.where(codes > OPEN, force[:count], projected.gaps), ahead, back])
 
     @eqx.filter_jit
     def may_change(self, t: Time, x: State, params: Params) -> Bool[Array, " guards"]:
@@ -207,18 +204,18 @@ class ContactSet(eqx.Module):
         face = (codes != STUCK) | pressed
         first, stops = jnp.ones(count, bool), jnp.ones(len(self.faces), bool)
         if self.may_depend:
-            due, with_another = self.due(t, x, params, projected, force), self.tied(projected, codes)
+            due, with_another = self.due(x, params, projected, force), self.tied(projected, codes)
             earlier = np.tri(len(due), k=-1, dtype=bool).T
             leads = ~jnp.any(earlier & due[:, None] & due & with_another, axis=0)
             first, stops = leads[:count], leads[self.slip_rows]
         return jnp.concatenate([first, face[self.faces] & stops, face[self.faces] & stops])
 
-    def due(self, t: Time, x: State, params: Params, projected: Projection, force: Rows) -> Bool[Array, " rows"]:
+    def due(self, x: State, params: Params, projected: Projection, force: Rows) -> Bool[Array, " rows"]:
         """The rows that are about to have an event: gaps of open contacts, and slips of those that slide, that are zero up to the
         errors of a flow, and the slips of contacts that stick and are at a face of their cones."""
         codes, count = self.codes(x), len(self.contacts)
         near, still = drift_errors(projected, (0.0, 0.0))
-        gaps = (codes == OPEN) & (jnp.abs(self.gaps(t, x, params)) <= near[:count])
+        gaps = (codes == OPEN) & (jnp.abs(projected.gaps) <= near[:count])
         slips = (codes[self.with_slip] > STUCK) & (jnp.abs(projected.velocity[count:]) <= still[count:])
         bound = self.numbers("static", params, force)[self.with_slip] * force[self.with_slip]
         near = bound - jnp.abs(force[count:]) <= float(np.finfo(force.dtype).eps) ** 0.5 * jnp.abs(bound)
@@ -248,15 +245,13 @@ class ContactSet(eqx.Module):
         projected = self.projected(t, x, params)
         near, still = drift_errors(projected, (0.0, 0.0))
         # An open contact that touches, without a force, may strike or hold.
-        touches = (jnp.abs(self.gaps(t, x, params)) <= near[:count]) & (
-            jnp.abs(projected.velocity[:count]) <= still[:count]
-        )
+        touches = (jnp.abs(projected.gaps) <= near[:count]) & (jnp.abs(projected.velocity[:count]) <= still[:count])
         roles = jnp.where((codes == OPEN) & ~about & touches, STUCK, roles)
         if self.may_depend:
             # What moves only with the row of the event has its event too; of friction each against its own.
             row = jnp.asarray(np.concatenate([np.arange(count), self.slip_rows, self.slip_rows]))[i]
             force = self.hold(projected, codes, params)
-            others = self.due(t, x, params, projected, force) & self.tied(projected, codes)[row]
+            others = self.due(x, params, projected, force) & self.tied(projected, codes)[row]
             closing, stops = (
                 others[:count] & ~about,
                 jnp.zeros(count, bool).at[self.with_slip].set(others[count:]) & ~about,
@@ -437,7 +432,7 @@ class ContactSet(eqx.Module):
         near, still = drift_errors(projected, tolerances)
         closed, small = codes > OPEN, force_error(projected, slice(count))
         force = self.hold(projected, codes, params)
-        touches = jnp.abs(self.gaps(t, x, params)) <= near[:count]
+        touches = jnp.abs(projected.gaps) <= near[:count]
         rests = touches & (jnp.abs(projected.velocity[:count]) <= still[:count])
         falls = (projected.drift + projected.compliance @ force)[:count]
         least = float(jnp.finfo(x.dtype).eps) ** 0.5 * jnp.max(jnp.abs(projected.drift), initial=0)
@@ -456,7 +451,7 @@ class ContactSet(eqx.Module):
         projected, count = project(self.mechanism, self.contacts, t, x, params), len(self.contacts)
         rounding = 64 * float(jnp.finfo(x.dtype).eps)
         near, still = drift_errors(projected, (rounding, rounding))
-        gaps, rates = self.gaps(t, jnp.append(x, jnp.zeros(count, x.dtype)), params), projected.velocity[:count]
+        gaps, rates = projected.gaps, projected.velocity[:count]
         touches = jnp.abs(gaps) <= near[:count]
         roles = jnp.where(touches & (jnp.abs(rates) <= still[:count]), STUCK, OPEN)
         slip = projected.velocity[self.slip_rows]

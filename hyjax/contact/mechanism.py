@@ -17,6 +17,8 @@ from .._system.types import Matrix, Params, Time
 Positions = Float[Array, " m"]
 Velocities = Float[Array, " m"]
 Forces = Float[Array, " m"]
+# Gaps of contacts, and of their rows (see `velocity_rows`) the velocities, the accelerations at constant `v`, and the Jacobian.
+Motion = tuple[Float[Array, " contacts"], Float[Array, " rows"], Float[Array, " rows"], Float[Array, "rows m"]]
 
 
 def no_forces(t: Time, q: Positions, v: Velocities, params: Params) -> Forces:
@@ -52,6 +54,8 @@ class Mechanism(eqx.Module):
     mass: Callable[[Positions, Params], Matrix]
     forces: Callable[[Time, Positions, Velocities, Params], Forces] = no_forces
     coriolis: Callable[[Positions, Velocities, Params], Forces] | None = None
+    # Of bodies that know their contacts: `(contacts, t, q, v, params)`, or `None` for contacts that they do not know.
+    _rows: Callable[..., Motion | None] | None = None
 
     def __check_init__(self):
         for name in ("mass", "forces", "coriolis"):

@@ -21,8 +21,8 @@ from .._numerics.elimination import smallest_pivot, solve
 from .._numerics.programs import once
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
-from .contact import Contact, velocity_rows
-from .mechanism import inertia, load, Mechanism, Positions, Velocities
+from .contact import Contact, gaps, velocity_rows
+from .mechanism import inertia, load, Mechanism, Motion, Positions, Velocities
 
 Rows = Float[Array, " rows"]
 Mask = Bool[Array, " rows"]
@@ -31,14 +31,15 @@ Mask = Bool[Array, " rows"]
 class Projection(eqx.Module):
     r"""The dynamics of the bodies, projected to the contact points.
 
-    **Attributes:** `free`: $M^{-1}(Q - c)$, shape `(m,)`. `response`: $M^{-1}J^\top$, shape `(m, rows)`. `compliance`:
-    $W$, shape `(rows, rows)`. `velocity`: of the contact points, shape `(rows,)`. `drift`: their acceleration in free
-    motion, $J M^{-1}(Q - c) + \dot Jv + D_t(\cdot)$, shape `(rows,)`. `jacobian`: $J$, shape `(rows, m)`. `load`: $Q - c$.
+    **Attributes:** `free`: $M^{-1}(Q - c)$, shape `(m,)`. `response`: $M^{-1}J^\top$, shape `(m, rows)`. `compliance`: $W$, shape
+    `(rows, rows)`. `gaps`: shape `(contacts,)`. `velocity`: of the contact points, shape `(rows,)`. `drift`: their acceleration in
+    free motion, $J M^{-1}(Q - c) + \dot Jv + D_t(\cdot)$, shape `(rows,)`. `jacobian`: $J$, shape `(rows, m)`. `load`: $Q - c$.
     """
 
     free: Velocities
     response: Float[Array, "m rows"]
     compliance: Float[Array, "rows rows"]
+    gaps: Float[Array, " contacts"]
     velocity: Rows
     drift: Rows
     jacobian: Float[Array, "rows m"]
@@ -70,14 +71,22 @@ def project(mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, x: Sta
 
 def _project(bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, params: Params) -> Projection:
     (mechanism, contacts), (q, v) = bodies, halves(x)
-    rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
+    distances, velocity, bias, jacobian = _motion(mechanism, contacts, t, q, v, params)
     force = load(mechanism, t, q, v, params)
-    # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.
-    velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
-    jacobian = jax.jacfwd(lambda v: rows(t, q, v))(v)
     solved = solve_symmetric(inertia(mechanism, q, params), jnp.column_stack([force, jacobian.T]))
     free, response = solved[:, 0], solved[:, 1:]
-    return Projection(free, response, jacobian @ response, velocity, jacobian @ free + bias, jacobian, force, t, q, v)
+    drift = jacobian @ free + bias
+    return Projection(free, response, jacobian @ response, distances, velocity, drift, jacobian, force, t, q, v)
+
+
+def _motion(mechanism: Mechanism, contacts: tuple[Contact, ...], t, q, v, params) -> Motion:
+    known = None if mechanism._rows is None else mechanism._rows(contacts, t, q, v, params)
+    if known is not None:
+        return known
+    rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
+    # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.
+    velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
+    return gaps(contacts, t, q, params), velocity, bias, jax.jacfwd(lambda v: rows(t, q, v))(v)
 
 
 def holding(compliance: Float[Array, "rows rows"], change: Rows) -> Rows:

@@ -34,7 +34,7 @@ from .._numerics.fast import sincos
 from .._results.registry import animate, draw
 from .._system.types import Scalar, Time
 from ..contact.contact import Contact
-from ..contact.mechanism import Mechanism, Positions, Velocities
+from ..contact.mechanism import Mechanism, Motion, Positions, Velocities
 from .silhouette import Line
 
 Vector = Float[Array, " 3"]
@@ -164,16 +164,16 @@ class Robot(eqx.Module):
     def mechanism(self) -> Mechanism:
         """The bodies as a mechanism, for `contact_system`, or for modes of one's own: `mechanism.acceleration`."""
         bare = self._bare
-        return Mechanism(bare.mass, bare.forces, bare.inertial)
+        return Mechanism(bare.mass, bare.forces, bare.inertial, bare._rows)
 
     @property
     def contacts(self) -> dict[str, Contact]:
         r"""Contacts by name, plastic, $g = \nu \cdot p - h - r$ with the normal $\nu$ and the height $h$ of the plane, the centre
         $p$ and the radius $r$; the slip is that of the link's point that touches, along the plane in the direction of descent for
         a positive slope. For an elastic contact: `dataclasses.replace(contact, restitution=0.5)`."""
-        made = {}
+        made, bare = {}, eqx.tree_at(lambda robot: robot.control, self._bare, None, is_leaf=lambda leaf: leaf is None)
         for k, (name, geom, _, _, _, rubs) in enumerate(self.touching):
-            gap, slip = eqx.Partial(self._bare._gap, k), eqx.Partial(self._bare._slip, k)
+            gap, slip = eqx.Partial(bare._gap, k), eqx.Partial(bare._slip, k)
             friction = eqx.Partial(_friction, geom)
             made[name] = Contact(gap, slip, static=friction, kinetic=friction) if rubs else Contact(gap)
         return made
@@ -181,7 +181,7 @@ class Robot(eqx.Module):
     @property
     def _bare(self) -> "Robot":
         # Without numbers, whose place is in the parameters: functions of equal robots are equal.
-        return eqx.tree_at(lambda robot: robot.params, self, None)
+        return eqx.tree_at(lambda robot: robot.params, self, None, is_leaf=lambda leaf: leaf is None)
 
     def mass(self, q: Positions, params: RobotParams) -> Float[Array, "m m"]:
         """The mass matrix, shape `(m, m)`."""
@@ -194,20 +194,13 @@ class Robot(eqx.Module):
     def inertial(self, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
         """The forces of inertia and gravity, $c(q, v)$, shape `(m,)`."""
         axes, anchors, centers, inertias, moving, turning = self._moved(q, params)
-        hinge = np.array(self.turns)[:, None]
-        by, moved = self._moves[1].astype(q.dtype), (self._moves[0] - np.eye(len(self.before))).astype(q.dtype)
-        spin = jnp.where(hinge, axes, 0) * v[:, None]
-        axis_rate = jnp.cross(_along(moved, spin), axes)
-        # The velocity of the anchor of each joint, as a point of the link before.
-        anchor_rate = jnp.sum((moved * v)[:, :, None] * self._columns(axes, anchors, anchors), axis=1)
-        omega, alpha = _along(by, spin), _along(by, jnp.where(hinge, axis_rate, 0) * v[:, None])
-        center_rate = jnp.sum(moving * v[:, None], axis=1)
-        arm, arm_rate = centers[:, None] - anchors, center_rate[:, None] - anchor_rate
-        of_hinge = jnp.cross(axis_rate[None], arm) + jnp.cross(axes[None], arm_rate)
-        column_rate = jnp.where(hinge, of_hinge, axis_rate)
-        acceleration = jnp.sum((by * v)[:, :, None] * column_rate, axis=1) - jnp.asarray(params.gravity, q.dtype)
+        by = self._moves[1].astype(q.dtype)
+        spin, axis_rate = self._turns(axes, v)
+        omega, alpha = _along(by, spin), _along(by, jnp.where(np.array(self.turns)[:, None], axis_rate, 0) * v[:, None])
+        acceleration = self._accelerations(by, moving, centers, axes, anchors, v)
+        acceleration = acceleration - jnp.asarray(params.gravity, q.dtype)
         momentum = _times(inertias, omega)
-        torque = _times(inertias, alpha) + jnp.cross(omega, momentum)
+        torque = _times(inertias, alpha) + _cross(omega, momentum)
         force = jnp.asarray(params.mass, q.dtype)[:, None] * acceleration
         return jnp.sum(moving * force[:, None] + turning * torque[:, None], axis=(0, 2))
 
@@ -281,39 +274,67 @@ class Robot(eqx.Module):
         """An animation along a trajectory or an orbit, for `hyjax.plot.save_animation`; see `hyjax.plot.animate_robot`."""
         return animate(self, result, **options)
 
-    def _ground(self, k: int, like: Positions, params: RobotParams) -> tuple[Vector, Vector]:
-        """The normal of the plane of a contact, and the tangent in the plane of motion."""
-        plane = self.touching[k][4]
-        up, forward = jnp.asarray(self.planes[plane], like.dtype)
-        slope = jnp.asarray(params.slope[plane], like.dtype)
+    def _touches(
+        self, numbers: Sequence[int], like: Positions, params: RobotParams
+    ) -> tuple[Vectors, Numbers, Numbers, Vectors, Vectors]:
+        """Of contacts the centres of the spheres on their links, or the corners, and the radii; of their planes the heights, the
+        normals, and the tangents in the plane of motion."""
+        touching = [self.touching[k] for k in numbers]
+        geoms, planes = (np.array([each[k] for each in touching]) for k in (1, 4))
+        number = lambda values: jnp.stack([jnp.asarray(each, like.dtype) for each in values])
+        extents, radii = [], []
+        for geom in geoms:
+            size, zero = params.size[geom], jnp.zeros((), like.dtype)
+            extents.append(number(size if len(size) == 3 else [zero, zero, size[-1] if len(size) == 2 else zero]))
+            radii.append(zero if len(size) == 3 else size[0])
+        turn = _rotations(params.geom_quaternion[geoms].astype(like.dtype))
+        place = _times(turn, jnp.stack(extents) * np.array([each[3] for each in touching], like.dtype))
+        up, forward = np.swapaxes(np.array(self.planes, like.dtype)[planes], 0, 1)
+        slope = number([params.slope[k] for k in planes])[:, None]
         sine, cosine = jnp.sin(slope), jnp.cos(slope)
-        return cosine * up + sine * forward, cosine * forward - sine * up
-
-    def _touches(self, k: int, like: Positions, params: RobotParams) -> tuple[Vector, Scalar]:
-        """Of a contact the centre of the sphere on its link, or the corner, and the radius."""
-        _, geom, _, signs, _, _ = self.touching[k]
-        size = [jnp.asarray(each, like.dtype) for each in params.size[geom]]
-        zero = jnp.zeros((), like.dtype)
-        extents = size if len(size) == 3 else [zero, zero, size[-1] if len(size) == 2 else zero]
-        turn = _rotations(params.geom_quaternion[geom : geom + 1].astype(like.dtype))[0]
-        place = _times(turn, jnp.stack(extents) * np.array(signs, like.dtype))
-        return params.geom[geom].astype(like.dtype) + place, zero if len(size) == 3 else size[0]
+        heights = number([params.height[k] for k in planes])
+        normals, tangents = cosine * up + sine * forward, cosine * forward - sine * up
+        return params.geom[geoms].astype(like.dtype) + place, number(radii), heights, normals, tangents
 
     def _gap(self, k: int, t: Time, q: Positions, params: RobotParams) -> Scalar:
-        _, _, link, _, plane, _ = self.touching[k]
-        (normal, _), (point, radius) = self._ground(k, q, params), self._touches(k, q, params)
-        return (
-            jnp.sum(normal * self._carried(link, point, q, params))
-            - jnp.asarray(params.height[plane], q.dtype)
-            - radius
-        )
+        (point,), (radius,), (height,), (normal,), _ = self._touches([k], q, params)
+        return jnp.sum(normal * self._carried(self.touching[k][2], point, q, params)) - height - radius
 
     def _slip(self, k: int, t: Time, q: Positions, v: Velocities, params: RobotParams) -> Scalar:
         link = self.touching[k][2]
-        (_, tangent), (point, radius) = self._ground(k, q, params), self._touches(k, q, params)
+        (point,), (radius,), _, _, (tangent,) = self._touches([k], q, params)
         rate = jax.jvp(lambda q: jnp.sum(tangent * self._carried(link, point, q, params)), (q,), (v,))[1]
         # The point that touches moves with the centre, and with the rotation rate, backward where the link rolls forward.
         return rate - radius * jnp.sum(self._moves[0][link] * np.array(self.rolls) * v)
+
+    def _rows(
+        self, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: RobotParams
+    ) -> Motion | None:
+        """The motion of contacts that all are the robot's own, from one evaluation of the poses; `None` for others."""
+        numbers, own = [], list(self.contacts.values())
+        for each in contacts:
+            k = each.gap.args[0] if isinstance(each.gap, eqx.Partial) and each.gap.args else None
+            if not isinstance(k, int) or (each.gap, each.slip) != (own[k].gap, own[k].slip):
+                return None
+            numbers.append(k)
+        local, radii, heights, normals, tangents = self._touches(numbers, q, params)
+        links = np.array([self.touching[k][2] for k in numbers])
+        (rotation, origin), (axes, anchors, *_) = self._poses(q, params), self._moved(q, params)
+        points, by = origin[links] + _times(rotation[links], local), self._moves[0][links].astype(q.dtype)
+        moving = by[:, :, None] * self._columns(axes, anchors, points)
+        acceleration = self._accelerations(by, moving, points, axes, anchors, v)
+        along = lambda directions: (
+            jnp.sum(directions[:, None] * moving, axis=2),
+            jnp.sum(directions * acceleration, axis=1),
+        )
+        jacobian, bias = along(normals)
+        rubs = np.flatnonzero([each.slip is not None for each in contacts])
+        if rubs.size:
+            of_slips, bias_of_slips = along(tangents)
+            of_slips = of_slips - radii[:, None] * (by * np.array(self.rolls, q.dtype))
+            jacobian, bias = jnp.concatenate([jacobian, of_slips[rubs]]), jnp.concatenate([bias, bias_of_slips[rubs]])
+        gaps = jnp.sum(normals * points, axis=1) - heights - radii
+        return gaps, jnp.sum(jacobian * v, axis=1), bias, jacobian
 
     def _carried(self, link: int, point: Vector, q: Positions, params: RobotParams) -> Vector:
         """The place in the world of a point of a link, moved by one joint after the other up to the world."""
@@ -370,9 +391,27 @@ class Robot(eqx.Module):
         turning = by * jnp.where(np.array(self.turns)[:, None], axes, 0)
         return axes, anchors, centers, inertias, by * self._columns(axes, anchors, centers), turning
 
+    def _turns(self, axes: Links, v: Velocities) -> tuple[Links, Links]:
+        """The rotation rates by each joint, and the rates of the axes."""
+        spin = jnp.where(np.array(self.turns)[:, None], axes, 0) * v[:, None]
+        return spin, _cross(_along((self._moves[0] - np.eye(len(self.before))).astype(v.dtype), spin), axes)
+
+    def _accelerations(
+        self, by: np.ndarray, moving: Columns, points: Vectors, axes: Links, anchors: Links, v: Velocities
+    ) -> Vectors:
+        """The accelerations of points at constant rates of the joints. **Arguments:** `by`: which links move each point;
+        `moving`: its velocities by the rate of each."""
+        before, (_, axis_rate) = (self._moves[0] - np.eye(len(self.before))).astype(v.dtype), self._turns(axes, v)
+        # The velocity of the anchor of each joint, as a point of the link before.
+        anchor_rate = jnp.sum((before * v)[:, :, None] * self._columns(axes, anchors, anchors), axis=1)
+        arm, arm_rate = points[:, None] - anchors, jnp.sum(moving * v[:, None], axis=1)[:, None] - anchor_rate
+        of_hinge = _cross(axis_rate, arm) + _cross(axes, arm_rate)
+        column_rate = jnp.where(np.array(self.turns)[:, None], of_hinge, axis_rate)
+        return jnp.sum((by * v)[:, :, None] * column_rate, axis=1)
+
     def _columns(self, axes: Links, anchors: Links, points: Vectors) -> Float[Array, "count links 3"]:
         """The velocity of each point by the rate of each joint, as if the joint moved it."""
-        turning = jnp.cross(axes[None], points[:, None] - anchors)
+        turning = _cross(axes, points[:, None] - anchors)
         return jnp.where(np.array(self.turns)[:, None], turning, axes)
 
 
@@ -427,6 +466,10 @@ _CROSS = np.cross(np.eye(3)[:, None], np.eye(3)[None])
 def _crossing(axis: Float[Array, "*before 3"]) -> Float[Array, "*before 3 3"]:
     r"""The matrix $K$ with $K v = a \times v$."""
     return jnp.sum(axis[..., None, None] * np.swapaxes(_CROSS, 1, 2).astype(axis.dtype), axis=-3)
+
+
+def _cross(first: Vectors, then: Float[Array, "*before count 3"]) -> Float[Array, "*before count 3"]:
+    return _times(_crossing(first), then)
 
 
 def _rotations(quaternion: Quaternions) -> Rotations:

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._testing import project
 
 mujoco = pytest.importorskip("mujoco")
 NOW = jnp.array(0.0)
@@ -94,6 +95,24 @@ def test_a_site_is_a_point():
     slip = toe.slip(NOW, jnp.asarray(data.qpos), jnp.asarray(v), robot.params)
     assert_allclose(slip, tangent @ jacobian @ v, rtol=0, atol=1e-14)
     assert float(toe.static(robot.params)) == 0.4
+
+
+@pytest.mark.parametrize(("source", "geoms"), [(PLANAR, ("foot", "shin", "box")), (SPATIAL, ("box", "ball"))])
+def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
+    """Gaps, velocities, Jacobians and accelerations from the poses, as from the gaps and slips by automatic differentiation."""
+    robot = hj.robots.from_mujoco(source, contacts=geoms)
+    alone = hj.contact.Mechanism(robot.mechanism.mass, robot.mechanism.forces, robot.mechanism.coriolis)
+    named = list(robot.contacts.values())[::-1]
+    other = hj.contact.Contact(lambda t, q, p: q[0] * q[1] - t)
+    states = jnp.asarray(np.random.default_rng(5).uniform(-2, 2, (6, 2 * len(robot.coordinates))))
+    for contacts in (named, [*named, other]):
+        contacts = tuple(dataclasses.replace(each, restitution=0.5) for each in contacts)
+        both = lambda x, contacts=contacts: [project(m, contacts, NOW, x, robot.params) for m in (robot.mechanism, alone)]
+        known = robot.mechanism._rows(contacts, NOW, states[0][::2], states[0][1::2], robot.params)
+        assert (known is None) == (len(contacts) > len(named))
+        for ours, theirs in zip(*map(jax.tree.leaves, jax.jit(jax.vmap(both))(states)), strict=True):
+            # Rounding, of accelerations of some hundreds.
+            assert_allclose(ours, theirs, rtol=0, atol=1e-11)
 
 
 def test_numbers_of_contacts_are_leaves():
