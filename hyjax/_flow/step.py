@@ -143,9 +143,10 @@ class Step:
         return depends_on(jax.make_jaxpr(self.field)(*point), 1)
 
     def _is_small(self, t: Time, x: State) -> bool:
-        """Whether the vector field has few enough operations to be written out at each stage."""
+        """Whether the vector field has few enough operations to be written out at each stage. What is around a loop in the field
+        cannot be fused with that of another stage, so a loop counts as too many."""
         point = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in (t, x)]
-        return operations(jax.make_jaxpr(self.field)(*point).jaxpr) <= MOST_UNROLLED
+        return operations(jax.make_jaxpr(self.field)(*point).jaxpr, MOST_UNROLLED) <= MOST_UNROLLED
 
 
 def takes_stiff(solver: dfx.AbstractSolver) -> bool:

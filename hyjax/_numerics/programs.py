@@ -49,14 +49,15 @@ def _outputs(jaxpr: Jaxpr, marked: Sequence[bool]) -> list[bool]:
     return [seen(variable) for variable in jaxpr.outvars]
 
 
-def operations(jaxpr: Jaxpr) -> int:
-    """The number of operations, those of inner functions included."""
+def operations(jaxpr: Jaxpr, loop: int = 1) -> int:
+    """The number of operations, those of inner functions included, in the body of a loop counted `loop` times."""
     total = 0
     for equation in jaxpr.eqns:
         parts = jax.tree.leaves(list(equation.params.values()))
         closed = [part.jaxpr for part in parts if isinstance(part, ClosedJaxpr)]
         inner = [*closed, *(part for part in parts if isinstance(part, Jaxpr))]
-        total += sum(map(operations, inner)) if inner else 1
+        times = loop if equation.primitive.name in ("scan", "while") else 1
+        total += times * sum(operations(each, loop) for each in inner) if inner else 1
     return total
 
 

@@ -153,19 +153,29 @@ class ContactSet(eqx.Module):
         against = self.against(codes, self.numbers("kinetic", params, change))
         of_normal, change = compliance @ against, jnp.where(acting, change, 0)
         compliance, matrix = (jnp.where(both, each, 0) for each in (compliance, of_normal))
-        force = least_norm(compliance, matrix, change, self.may_depend)
         if self.may_depend:
-            # Friction of rows that depend on each other is shared in proportion to the bounds mu f_n, which all reach together.
-            bound = self.numbers("static", params, change)[self.faces] * force[self.faces]
-            least = float(jnp.finfo(change.dtype).eps) ** 0.5 * jnp.max(jnp.abs(bound), initial=0)
-            shares = (
-                jnp.ones_like(change).at[self.slip_rows].set(jnp.where(least > 0, jnp.maximum(bound, least), 1) ** 0.5)
-            )
-            both = shares[:, None] * shares
-            force = shares * least_norm(compliance * both, matrix * both, change * shares, True)
+            force = self.shared(compliance, matrix, change, self.numbers("static", params, change)[self.faces])
+        else:
+            force = least_norm(compliance, matrix, change, False)
         # Where a push would close the gap friction has no solution (Painlevé's paradox).
         closes = (codes > STUCK) & ~(diagonal(of_normal)[: len(self.contacts)] > 0)
         return nan_unless(~jnp.any(closes), against @ force)
+
+    def shared(
+        self, compliance, matrix: Float[Array, "rows rows"], change: Rows, static: Float[Array, " faces"]
+    ) -> Rows:
+        """`least_norm`, then with friction of rows that depend on each other shared in proportion to the bounds mu f_n, which all
+        reach together. Two trips of a loop, which is compiled once."""
+
+        def weighted(shares, _):
+            both = shares[:, None] * shares
+            force = shares * least_norm(compliance * both, matrix * both, change * shares, True)
+            bound = static * force[self.faces]
+            least = float(jnp.finfo(change.dtype).eps) ** 0.5 * jnp.max(jnp.abs(bound), initial=0)
+            bounds = jnp.where(least > 0, jnp.maximum(bound, least), 1) ** 0.5
+            return jnp.ones_like(change).at[self.slip_rows].set(bounds), force
+
+        return jax.lax.scan(weighted, jnp.ones_like(change), None, length=2)[1][1]
 
     @property
     def may_depend(self) -> bool:
@@ -351,9 +361,10 @@ class ContactSet(eqx.Module):
             fixed = jnp.where((roles == STUCK) & (codes > STUCK), codes, roles)
             return fixed, codes, solved, after, jnp.any(fixed != roles), count + 1
 
-        asked = ask((roles, jnp.array(0)))
+        start = roles, roles, jnp.array(False), motion, jnp.array(True), jnp.array(0)
+        # In a loop also the first time, so that it is compiled once.
         going = lambda now: now[4] & (now[5] <= len(self.contacts))
-        _, codes, solved, after, *_ = jax.lax.while_loop(going, ask, asked) if self.faces.size else asked
+        _, codes, solved, after, *_ = jax.lax.while_loop(going, ask, start) if self.faces.size else ask(start)
         # A rough contact that would have to slide has no solution.
         rough = np.isin(np.arange(len(self.contacts)), self.with_slip) & ~self.slips
         return codes, solved & ~jnp.any(rough & (codes > STUCK)), after

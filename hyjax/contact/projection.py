@@ -32,8 +32,8 @@ class Projection(eqx.Module):
     r"""The dynamics of the bodies, projected to the contact points.
 
     **Attributes:** `free`: $M^{-1}(Q - c)$, shape `(m,)`. `response`: $M^{-1}J^\top$, shape `(m, rows)`. `compliance`: $W$, shape
-    `(rows, rows)`. `gaps`: shape `(contacts,)`. `velocity`: of the contact points, shape `(rows,)`. `drift`: their acceleration in
-    free motion, $J M^{-1}(Q - c) + \dot Jv + D_t(\cdot)$, shape `(rows,)`. `jacobian`: $J$, shape `(rows, m)`. `load`: $Q - c$.
+    `(rows, rows)`. `gaps`: shape `(contacts,)`. `velocity`: of the contact points, shape `(rows,)`. `drift`: their acceleration
+    in free motion, $J M^{-1}(Q - c) + \dot Jv + D_t(\cdot)$. `jacobian`: $J$, shape `(rows, m)`. `load`: $Q - c$.
     """
 
     free: Velocities

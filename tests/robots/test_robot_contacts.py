@@ -107,7 +107,9 @@ def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
     states = jnp.asarray(np.random.default_rng(5).uniform(-2, 2, (6, 2 * len(robot.coordinates))))
     for contacts in (named, [*named, other]):
         contacts = tuple(dataclasses.replace(each, restitution=0.5) for each in contacts)
-        both = lambda x, contacts=contacts: [project(m, contacts, NOW, x, robot.params) for m in (robot.mechanism, alone)]
+        both = lambda x, contacts=contacts: [
+            project(m, contacts, NOW, x, robot.params) for m in (robot.mechanism, alone)
+        ]
         known = robot.mechanism._rows(contacts, NOW, states[0][::2], states[0][1::2], robot.params)
         assert (known is None) == (len(contacts) > len(named))
         for ours, theirs in zip(*map(jax.tree.leaves, jax.jit(jax.vmap(both))(states)), strict=True):
