@@ -40,7 +40,7 @@ class Step:
 
     The stages of an explicit Runge-Kutta method are written out, without a loop or buffers; the vector field at the end of the
     step is evaluated anyway, and is the first stage of the next step. `unroll=False` makes a loop of the stages; by default a
-    vector field of more than `MOST_UNROLLED` operations is evaluated in a loop, which compiles it once. Diagonally implicit
+    vector field with a loop, or of more than `MOST_UNROLLED` operations, is compiled once, in a loop. Diagonally implicit
     methods use `implicit_step`. The solvers of `hyjax.solvers` take the vector field at the start and return the one at the end.
     Any other solver is called through diffrax's stepping interface.
 
@@ -143,8 +143,7 @@ class Step:
         return depends_on(jax.make_jaxpr(self.field)(*point), 1)
 
     def _is_small(self, t: Time, x: State) -> bool:
-        """Whether the vector field has few enough operations to be written out at each stage. What is around a loop in the field
-        cannot be fused with that of another stage, so a loop counts as too many."""
+        """Whether the vector field has few enough operations to be written out at each stage, and no loop, which is not fused."""
         point = [jax.ShapeDtypeStruct(jnp.shape(each), jnp.result_type(each)) for each in (t, x)]
         return operations(jax.make_jaxpr(self.field)(*point).jaxpr, MOST_UNROLLED) <= MOST_UNROLLED
 

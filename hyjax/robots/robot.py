@@ -321,7 +321,7 @@ class Robot(eqx.Module):
         links = np.array([self.touching[k][2] for k in numbers])
         (rotation, origin), (axes, anchors, *_) = self._poses(q, params), self._moved(q, params)
         points, by = origin[links] + _times(rotation[links], local), self._moves[0][links].astype(q.dtype)
-        moving = by[:, :, None] * self._columns(axes, anchors, points)
+        moving = self._columns(axes, anchors, points) * by[:, :, None]
         acceleration = self._accelerations(by, moving, points, axes, anchors, v)
         along = lambda directions: (
             jnp.sum(directions[:, None] * moving, axis=2),

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from systems import leave, oscillate
 
 import hyjax as hj
+from hyjax._testing import operations
 
 # x'' = -x until the time is q.
 until = leave(oscillate, 2, lambda t, x, q: q - t)
@@ -30,6 +31,22 @@ def test_stages_in_a_loop_are_the_same_stages():
     assert written.steps == looped.steps
     # Some 40 steps, each rounded once or twice.
     assert_allclose(looped.x, written.x, rtol=0, atol=1e-14)
+
+
+def test_a_field_with_a_loop_is_compiled_once():
+    """However few its operations are."""
+
+    def pulled(t, x, p):
+        return jnp.stack([x[1], jax.lax.fori_loop(0, 3, lambda k, pull: pull - p * x[0], 0 * x[1])])
+
+    system = leave(pulled, 2, lambda t, x, p: x[0])
+
+    def size(unroll):
+        integrator = hj.Integrator(unroll=unroll)
+        end = lambda x: hj.flow_to_guard(system, "free", 0.0, x, jnp.array(1.0), integrator=integrator).x
+        return operations(jax.make_jaxpr(end)(jnp.ones(2)).jaxpr)
+
+    assert size(None) == size(False) < size(True)
 
 
 # Variations about a rest

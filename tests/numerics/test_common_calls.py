@@ -40,6 +40,20 @@ def test_equal_operations_are_evaluated_once():
     assert (pairs(heights), pairs(once(heights))) == (2, 1)
 
 
+def test_constants_that_are_equal_are_one():
+    """Written at each use, as by NumPy; constants of another type or value stay apart, and so do the keys of random numbers."""
+    unit = lambda k, dtype=float: np.eye(3)[k].astype(dtype)
+    short = lambda x: jnp.sum(unit(0, np.float32) * x.astype(jnp.float32)).astype(float)
+    fn = lambda x: jnp.stack([jnp.sum(unit(0) * x), jnp.sum(unit(0) * x), jnp.sum(unit(1) * x), short(x)])
+    count = lambda fn: operations(jax.make_jaxpr(fn)(jnp.ones(3)).jaxpr)
+    # A product and a sum.
+    assert count(fn) - count(once(fn)) == 2
+    assert_array_equal(once(fn)(jnp.arange(1.0, 4)), [1, 1, 2, 1])
+    keys = jax.random.key(1), jax.random.key(2)
+    drawn = lambda x: jnp.stack([x * jax.random.normal(key) for key in keys])
+    assert_array_equal(once(drawn)(1.0), drawn(1.0))
+
+
 def test_different_constants_are_not_equal():
     fn = once(lambda x: jnp.stack([x * 2.0, x * 3.0, x * np.float64(2.0), x + 2.0]))
     assert_array_equal(fn(jnp.array(1.5)), [3.0, 4.5, 3.0, 3.5])

@@ -97,12 +97,16 @@ def test_a_site_is_a_point():
     assert float(toe.static(robot.params)) == 0.4
 
 
-@pytest.mark.parametrize(("source", "geoms"), [(PLANAR, ("foot", "shin", "box")), (SPATIAL, ("box", "ball"))])
+TOE = PLANAR.replace('<geom name="foot"', '<site name="toe" pos="0.02 0 -0.1"/><geom name="foot"')
+
+
+@pytest.mark.parametrize(("source", "geoms"), [(TOE, ("foot", "shin", "toe", "box")), (SPATIAL, ("box", "ball"))])
 def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
     """Gaps, velocities, Jacobians and accelerations from the poses, as from the gaps and slips by automatic differentiation."""
     robot = hj.robots.from_mujoco(source, contacts=geoms)
     alone = hj.contact.Mechanism(robot.mechanism.mass, robot.mechanism.forces, robot.mechanism.coriolis)
-    named = list(robot.contacts.values())[::-1]
+    named, rows = list(robot.contacts.values())[::-1], robot.mechanism._rows
+    assert rows is not None
     other = hj.contact.Contact(lambda t, q, p: q[0] * q[1] - t)
     states = jnp.asarray(np.random.default_rng(5).uniform(-2, 2, (6, 2 * len(robot.coordinates))))
     for contacts in (named, [*named, other]):
@@ -110,7 +114,7 @@ def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
         both = lambda x, contacts=contacts: [
             project(m, contacts, NOW, x, robot.params) for m in (robot.mechanism, alone)
         ]
-        known = robot.mechanism._rows(contacts, NOW, states[0][::2], states[0][1::2], robot.params)
+        known = rows(contacts, NOW, states[0][::2], states[0][1::2], robot.params)
         assert (known is None) == (len(contacts) > len(named))
         for ours, theirs in zip(*map(jax.tree.leaves, jax.jit(jax.vmap(both))(states)), strict=True):
             # Rounding, of accelerations of some hundreds.
