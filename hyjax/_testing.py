@@ -200,6 +200,7 @@ if TYPE_CHECKING:
     from .certify.taylor_model import add, BALL, ball, basis, constant, multiply, scale, subtract, TaylorModel, total
     from .contact.lemke import lemke
     from .contact.projection import least_norm, project, solve_symmetric
+    from .robots.walker import alike
     from .plot import optimization_figure, orbit_figure
     from .plot.animation import animate_orbit, animate_trajectory, check_outline, save_animation
     from .plot.figure import number as printed_number, pyplot, symbol, telling, unit

@@ -41,7 +41,7 @@ SECTIONS = {
         contact.start contact.set_name contact.impact contact.relabelling""",
     "virtual-constraints": """control.virtual_constraints control.VirtualConstraints control.HybridZeroDynamics
         control.bezier""",
-    "robots": "robots.from_mujoco robots.Robot robots.RobotParams",
+    "robots": "robots.from_mujoco robots.Robot robots.RobotParams robots.walker robots.Walker",
 }
 # Files, caches, elementary functions and pictures of what is simulated: they have no equation of their own in the theory.
 WITHOUT_EQUATION = {

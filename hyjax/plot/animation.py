@@ -303,7 +303,8 @@ def sketch(
     x = jnp.asarray(first if x is None else x)
     still = Arc(started if mode is None else mode, jnp.array([0.0, 1.0], x.dtype), jnp.stack([x, x]))
     # Without its travel the model stays where it is, on straight ground.
-    drawn = SimpleNamespace(**{name: value for name, value in vars(model).items() if name != "travel"})
+    used = ("outline", "ground", "scenery", "title", "system", "time_unit")
+    drawn = SimpleNamespace(**{name: getattr(model, name) for name in used if hasattr(model, name)})
     bounds, stage = scene(placed_arcs([still], drawn, params), drawn, params, np.zeros(1))
     drawn_on = pyplot().subplots(figsize=(3.6, 2.6), layout="constrained")[1] if ax is None else ax
     stage(drawn_on, view_of(bounds))(0)

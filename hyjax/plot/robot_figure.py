@@ -4,7 +4,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TYPE_CHECKING
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -12,7 +11,7 @@ from jaxtyping import Array, Float
 from .._flow.trajectory import Arc, Trajectory
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate
-from ..robots.robot import Robot, RobotParams
+from ..robots.robot import on_ground, Robot, RobotParams
 from .figure import pyplot
 from .placement import placed_arcs
 from .scene import scene, view_of
@@ -94,17 +93,6 @@ def animate_robot(
     return animate(result, _model(robot, pose), **options)
 
 
-@eqx.filter_jit
-def _on_ground(robot: Robot, q: Float[Array, " m"], params: RobotParams) -> dict[str, Float[Array, "count 2"]]:
-    """The lines along the ground and above it."""
-    lines = robot.outline(q, params)
-    if not robot.planes:
-        return lines
-    sine, cosine = jnp.sin(params.slope[0]), jnp.cos(params.slope[0])
-    turned = {name: points @ jnp.array([[cosine, sine], [-sine, cosine]]) for name, points in lines.items()}
-    return {name: points - jnp.stack([jnp.zeros_like(sine), params.height[0]]) for name, points in turned.items()}
-
-
 def _model(robot: Robot, pose: Callable | None) -> SimpleNamespace:
     """The robot as a model, in the frame of the ground: along it, and above it."""
     count = len(robot.coordinates)
@@ -118,7 +106,7 @@ def _model(robot: Robot, pose: Callable | None) -> SimpleNamespace:
                 "Give pose=, a function pose(mode, x, params) that returns them."
             )
         # A compiled program sorts the names, but the first line has a colour of its own.
-        points = _on_ground(robot, q, own)
+        points = on_ground(robot, q, own)
         return {name: points[name] for name, *_ in robot.lines}
 
     scenery = tuple(name for name, _, _, behind in robot.lines if behind)

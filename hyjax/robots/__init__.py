@@ -2,3 +2,4 @@
 
 from .from_mujoco import from_mujoco as from_mujoco
 from .robot import Robot as Robot, RobotParams as RobotParams
+from .walker import Walker as Walker, walker as walker

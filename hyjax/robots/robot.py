@@ -53,8 +53,8 @@ Touching = tuple[str, int, int, tuple[int, int, int], int, bool]
 # Unit vectors of a plane, from which its slope is counted, and towards which.
 Directions = tuple[tuple[float, float, float], tuple[float, float, float]]
 # Axes and anchors of the joints in the world; centres of mass and inertias of the bodies; the velocities and the rotation rates
-# of the bodies by the rate of each joint.
-Moved = tuple[Links, Links, Bodies, Float[Array, "bodies 3 3"], Columns, Columns]
+# of the bodies by the rate of each joint; rotations and origins of the links.
+Moved = tuple[Links, Links, Bodies, Float[Array, "bodies 3 3"], Columns, Columns, Rotations, Links]
 
 
 class RobotParams(eqx.Module):
@@ -185,23 +185,29 @@ class Robot(eqx.Module):
 
     def mass(self, q: Positions, params: RobotParams) -> Float[Array, "m m"]:
         """The mass matrix, shape `(m, m)`."""
-        _, _, _, inertias, moving, turning = self._moved(q, params)
+        return self._mass(self._moved(q, params), params)
+
+    def _mass(self, moved: Moved, params: RobotParams) -> Float[Array, "m m"]:
+        _, _, _, inertias, moving, turning, *_ = moved
         turned = _times(inertias[:, None], turning)
-        weighted = jnp.asarray(params.mass, q.dtype)[:, None, None] * moving
+        weighted = jnp.asarray(params.mass, moving.dtype)[:, None, None] * moving
         pairs = weighted[:, :, None] * moving[:, None] + turned[:, :, None] * turning[:, None]
-        return jnp.sum(pairs, axis=(0, 3)) + jnp.diag(jnp.asarray(params.armature, q.dtype))
+        return jnp.sum(pairs, axis=(0, 3)) + jnp.diag(jnp.asarray(params.armature, moving.dtype))
 
     def inertial(self, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
         """The forces of inertia and gravity, $c(q, v)$, shape `(m,)`."""
-        axes, anchors, centers, inertias, moving, turning = self._moved(q, params)
-        by = self._moves[1].astype(q.dtype)
+        return self._inertial(self._moved(q, params), v, params)
+
+    def _inertial(self, moved: Moved, v: Velocities, params: RobotParams) -> Velocities:
+        axes, anchors, centers, inertias, moving, turning, *_ = moved
+        by = self._moves[1].astype(v.dtype)
         spin, axis_rate = self._turns(axes, v)
         omega, alpha = _along(by, spin), _along(by, jnp.where(np.array(self.turns)[:, None], axis_rate, 0) * v[:, None])
         acceleration = self._accelerations(by, moving, centers, axes, anchors, v)
-        acceleration = acceleration - jnp.asarray(params.gravity, q.dtype)
+        acceleration = acceleration - jnp.asarray(params.gravity, v.dtype)
         momentum = _times(inertias, omega)
         torque = _times(inertias, alpha) + _cross(omega, momentum)
-        force = jnp.asarray(params.mass, q.dtype)[:, None] * acceleration
+        force = jnp.asarray(params.mass, v.dtype)[:, None] * acceleration
         return jnp.sum(moving * force[:, None] + turning * torque[:, None], axis=(0, 2))
 
     def forces(self, t: Time, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
@@ -317,10 +323,16 @@ class Robot(eqx.Module):
             if not isinstance(k, int) or (each.gap, each.slip) != (own[k].gap, own[k].slip):
                 return None
             numbers.append(k)
-        local, radii, heights, normals, tangents = self._touches(numbers, q, params)
+        return self._motion(numbers, [each.slip is not None for each in contacts], self._moved(q, params), v, params)
+
+    def _motion(
+        self, numbers: Sequence[int], slips: Sequence[bool], moved: Moved, v: Velocities, params: RobotParams
+    ) -> Motion:
+        """The motion of contacts by their numbers: of all gaps, then of slips."""
+        local, radii, heights, normals, tangents = self._touches(numbers, v, params)
         links = np.array([self.touching[k][2] for k in numbers])
-        (rotation, origin), (axes, anchors, *_) = self._poses(q, params), self._moved(q, params)
-        points, by = origin[links] + _times(rotation[links], local), self._moves[0][links].astype(q.dtype)
+        axes, anchors, *_, rotation, origin = moved
+        points, by = origin[links] + _times(rotation[links], local), self._moves[0][links].astype(v.dtype)
         moving = self._columns(axes, anchors, points) * by[:, :, None]
         acceleration = self._accelerations(by, moving, points, axes, anchors, v)
         along = lambda directions: (
@@ -328,10 +340,10 @@ class Robot(eqx.Module):
             jnp.sum(directions * acceleration, axis=1),
         )
         jacobian, bias = along(normals)
-        rubs = np.flatnonzero([each.slip is not None for each in contacts])
+        rubs = np.flatnonzero(slips)
         if rubs.size:
             of_slips, bias_of_slips = along(tangents)
-            of_slips = of_slips - radii[:, None] * (by * np.array(self.rolls, q.dtype))
+            of_slips = of_slips - radii[:, None] * (by * np.array(self.rolls, v.dtype))
             jacobian, bias = jnp.concatenate([jacobian, of_slips[rubs]]), jnp.concatenate([bias, bias_of_slips[rubs]])
         gaps = jnp.sum(normals * points, axis=1) - heights - radii
         return gaps, jnp.sum(jacobian * v, axis=1), bias, jacobian
@@ -359,6 +371,11 @@ class Robot(eqx.Module):
             if link >= 0:
                 moves[i] += moves[link]
         return moves, moves[np.array([link for _, link in self.bodies], int)]
+
+    def _places(self, links: np.ndarray, points: Vectors, q: Positions, params: RobotParams) -> Vectors:
+        """The places in the world of points on links."""
+        rotation, origin = self._poses(q, params)
+        return origin[links] + _times(rotation[links], points)
 
     def _poses(self, q: Positions, params: RobotParams) -> tuple[Float[Array, "links 3 3"], Links]:
         """The rotation and the origin of each link in the world."""
@@ -389,7 +406,8 @@ class Robot(eqx.Module):
         inertias = _product(principal * params.inertia.astype(q.dtype)[:, None], jnp.swapaxes(principal, 1, 2))
         by = jnp.asarray(self._moves[1], q.dtype)[:, :, None]
         turning = by * jnp.where(np.array(self.turns)[:, None], axes, 0)
-        return axes, anchors, centers, inertias, by * self._columns(axes, anchors, centers), turning
+        moving = by * self._columns(axes, anchors, centers)
+        return axes, anchors, centers, inertias, moving, turning, rotation, origin
 
     def _turns(self, axes: Links, v: Velocities) -> tuple[Links, Links]:
         """The rotation rates by each joint, and the rates of the axes."""
@@ -426,6 +444,18 @@ def named(caller: str, what: str, name: str, names: Sequence[str]) -> int:
 # The rotations of a spoke around a rim.
 _ANGLES = np.linspace(0, 2 * np.pi, 33)
 _RIM = np.moveaxis(np.array([[np.cos(_ANGLES), -np.sin(_ANGLES)], [np.sin(_ANGLES), np.cos(_ANGLES)]]), 2, 0)
+
+
+@eqx.filter_jit
+def on_ground(robot: Robot, q: Positions, params: RobotParams) -> dict[str, Float[Array, "count 2"]]:
+    """The lines of a picture along the plane of the first contact and above it; without a contact, those of `outline`."""
+    lines = robot.outline(q, params)
+    if not robot.planes:
+        return lines
+    slope, height = (jnp.asarray(each[0], q.dtype) for each in (params.slope, params.height))
+    sine, cosine = jnp.sin(slope), jnp.cos(slope)
+    turned = {name: points @ jnp.array([[cosine, sine], [-sine, cosine]]) for name, points in lines.items()}
+    return {name: points - jnp.stack([jnp.zeros_like(height), height]) for name, points in turned.items()}
 
 
 def _friction(geom: int, params: RobotParams) -> Scalar:
