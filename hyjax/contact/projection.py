@@ -109,8 +109,8 @@ def sliding(compliance: Float[Array, "2 2"], change: Scalar, friction: Scalar, s
 Square = Float[Array, "m m"]
 Columns = Float[Array, "m k"]
 
-# Up to this size elimination is unrolled: XLA fuses the arithmetic and vectorizes it over a batch. Beyond this size it would be
-# slow to compile.
+# Up to this size elimination of a mass matrix is unrolled: XLA fuses the arithmetic and vectorizes it over a batch. Beyond this
+# size it would be slow to compile. The forces of several contacts are solved for at dozens of places in a program, in loops.
 _UNROLLED = 6
 
 
@@ -124,7 +124,7 @@ def solve_symmetric(matrix: Square, columns: Columns) -> Columns:
     def solution(_, right):
         if len(matrix) > _UNROLLED:
             return nan_unless(smallest_pivot(matrix) > 0, solve(matrix, right))
-        found, pivots = _exchange(matrix, right)
+        found, pivots = _exchange(matrix, right, unroll=True)
         return nan_unless(jnp.all(pivots > 0), found)
 
     return jax.lax.custom_linear_solve(lambda x: matrix @ x, columns, solution, symmetric=True)
@@ -169,7 +169,7 @@ def _ones(where: Mask, like: Square) -> Square:
     return jnp.where(np.eye(len(like), dtype=bool) & where, jnp.ones((), like.dtype), 0)
 
 
-def _exchange(matrix: Square, columns: Columns) -> tuple[Columns, Rows]:
+def _exchange(matrix: Square, columns: Columns, unroll: bool = False) -> tuple[Columns, Rows]:
     """The solution for each column by exchange of whole rows (Gauss-Jordan) without pivoting, which a positive definite matrix
     does not need: few operations to compile. And the pivots, positive where the matrix is positive definite."""
     n = len(matrix)
@@ -181,14 +181,13 @@ def _exchange(matrix: Square, columns: Columns) -> tuple[Columns, Rows]:
         return jnp.where((np.arange(n) == k)[:, None], scaled, work - work[:, k, None] * scaled), pivot
 
     work = jnp.concatenate([matrix, columns], axis=1)
-    if n > _UNROLLED:
-        work, pivots = jax.lax.scan(step, work, np.arange(n))
-    else:
+    if unroll:
         found = []
         for k in range(n):
             work, pivot = step(work, k)
             found.append(pivot)
-        pivots = jnp.stack(found)
+        return work[:, n:], jnp.stack(found)
+    work, pivots = jax.lax.scan(step, work, np.arange(n))
     return work[:, n:], pivots
 
 
@@ -198,7 +197,7 @@ def _independent(matrix: Square) -> tuple[Square, Mask]:
     whole = diagonal(matrix)
     whole = jnp.where(whole > 0, whole, 1)
 
-    def column(rest):
+    def column(rest, _):
         # Of each row the part that is left, whatever its unit.
         sizes = diagonal(rest)
         part = sizes / whole
@@ -208,13 +207,5 @@ def _independent(matrix: Square) -> tuple[Square, Mask]:
         factor = jnp.where(independent, row / jnp.sqrt(jnp.where(independent, size, 1)), 0)
         return rest - jnp.outer(factor, factor), (factor, independent)
 
-    n = matrix.shape[0]
-    if n > _UNROLLED:
-        _, (factors, taken) = jax.lax.scan(lambda rest, _: column(rest), matrix, length=n)
-        return factors.T, taken
-    rest, columns = matrix, []
-    for _ in range(n):
-        rest, each = column(rest)
-        columns.append(each)
-    factors, taken = zip(*columns, strict=True)
-    return jnp.stack(factors, axis=1), jnp.stack(taken)
+    _, (factors, taken) = jax.lax.scan(column, matrix, length=matrix.shape[0])
+    return factors.T, taken
