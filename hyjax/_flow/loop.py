@@ -159,9 +159,9 @@ def _begin(
     f0 = step.field(t0, x0)
     t, x, f, still = without_tangents((t0, x0, f0, args))
     pace = Pace(integrator, step, t, x, f, t_stop, None if share is None else stop_gradient(share))
-    surfaces, noise, error = _with_leeway(surfaces, t, x, still, rtol, atol, rests)
-    h, control = without_tangents(pace.init(step, t, x, t_stop))
     g, r = surfaces.rates(t, x, f, still)
+    surfaces, g, noise, error = _with_leeway(surfaces, g, t, x, still, rtol, atol, rests)
+    h, control = without_tangents(pace.init(step, t, x, t_stop))
     no, zero, none = jnp.array(False), jnp.zeros((), dtype), jnp.zeros(g.shape, bool)
     level = start_threshold(noise, h, r)
     unsound = ~jnp.all(jnp.isfinite(f))
@@ -186,21 +186,21 @@ def _begin(
 
 
 def _with_leeway(
-    surfaces: Surfaces, t: Time, x: State, args: PyTree, rtol, atol, rests: bool
-) -> tuple[Surfaces, Guards, Guards]:
-    """The surfaces, with the limits of the domain moved outwards by rounding and the solver's error; the guards' rounding; and
-    their error by rounding and the solver's, if guards may rest on their surfaces (`rests`).
+    surfaces: Surfaces, g: Guards, t: Time, x: State, args: PyTree, rtol, atol, rests: bool
+) -> tuple[Surfaces, Guards, Guards, Guards]:
+    """The surfaces and their values `g`, with the limits of the domain moved outwards by rounding and the solver's error; the
+    guards' rounding; and their error by rounding and the solver's, if guards may rest on their surfaces (`rests`).
 
     So a start on a limit is inside, and where a guard has the same zeros as a limit, the guard falls first.
     """
     if not (surfaces.limits or rests):
-        return surfaces, *rounding(surfaces, t, x, args)
+        return surfaces, g, *rounding(surfaces, t, x, args)
     noise, error = rounding(surfaces, t, x, args, atol + rtol * jnp.abs(x))
     if not surfaces.limits:
-        return surfaces, noise, error
-    beyond = noise + 8 * (error - noise) + 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(surfaces.values(t, x, args))
+        return surfaces, g, noise, error
+    beyond = noise + 8 * (error - noise) + 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(g)
     beyond = jnp.where(surfaces.is_limit & jnp.isfinite(beyond), beyond, 0)
-    return surfaces.moved(beyond), jnp.where(surfaces.is_limit, 0, noise), error
+    return surfaces.moved(beyond), g + beyond, jnp.where(surfaces.is_limit, 0, noise), error
 
 
 def _unless_outside(surfaces: Surfaces, g: Guards, x: State, end: Ending) -> Ending:

@@ -632,7 +632,7 @@ def test_what_rests_stays_at_rest():
     (_, ends), slope = jax.value_and_grad(falls, has_aux=True)(height)
     assert int(ends.jumps) == 2 or int(ends.jumps) == 1
     assert {each.split("+ball")[0] for each in names_of(ends)} == {"block:stick"}
-    assert_allclose(ends.x[[0, 1, 3, 4]], 0, rtol=0, atol=1e-14)
+    assert_allclose(ends.x[np.array([0, 1, 3, 4])], 0, rtol=0, atol=1e-14)
 
     # z = (T - t) v / 2 - g (T - t)^2 / 2 after the first bounce, with t = sqrt(2 h / g) and v = g t.
     def exact(h):
