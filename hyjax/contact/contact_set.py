@@ -386,13 +386,14 @@ class ContactSet(eqx.Module):
         against = self.against(jnp.where(roles > STUCK, roles, OPEN), kinetic) * scale / scale[:, None]
 
         # Unknowns: the normal forces, friction in both directions, the bounds of the slips.
-        normal, slip = np.eye(count), np.eye(slips)
+        normal, slip = np.eye(count, dtype=motion.dtype), np.eye(slips, dtype=motion.dtype)
+        apart = np.zeros((count, slips), motion.dtype)
         to_forces = jnp.concatenate([against[:, :count], against[:, count:], -against[:, count:]], axis=1)
-        rows = np.block(
-            [[normal, np.zeros((count, slips))], [np.zeros((slips, count)), slip], [np.zeros((slips, count)), -slip]]
+        rows = np.block([[normal, apart], [apart.T, slip], [apart.T, -slip]])
+        matrix = rows @ scaled @ to_forces + float(jnp.finfo(motion.dtype).eps) ** 0.5 * np.eye(
+            len(rows), dtype=rows.dtype
         )
-        matrix = rows @ scaled @ to_forces + float(jnp.finfo(motion.dtype).eps) ** 0.5 * np.eye(count + 2 * slips)
-        bound = np.concatenate([np.zeros((count, slips)), slip, slip])
+        bound = np.concatenate([apart, slip, slip])
         cone = jnp.concatenate([(of_normal * normal[:, with_slip]).T, -slip, -slip], axis=1) / (1 + of_normal)[:, None]
         matrix = jnp.block([[matrix, bound], [cone, jnp.zeros((slips, slips), motion.dtype)]])
         offset = jnp.concatenate([rows @ drive, jnp.zeros(slips, motion.dtype)])

@@ -176,6 +176,21 @@ def test_a_block_that_is_pushed_slides_or_tips():
     assert_allclose(force[2] + force[3], -2.0, rtol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_point_lands_in_both_precisions(dtype):
+    """With p_t <= mu p_n the slip 0.5 loses 0.3 of the closing rate; the slip 0.2 ends."""
+    fall = lambda t, q, v, p: jnp.array([0.0, -GRAVITY], q.dtype)
+    floor = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=0.3, kinetic=0.3)
+    wall = Contact(lambda t, q, p: q[0] + 9, lambda t, q, v, p: v[1], static=0.3, kinetic=0.3)
+    point = Mechanism(lambda q, p: jnp.eye(2, dtype=q.dtype), fall)
+    (change,) = contact_system(point, {"floor": floor, "wall": wall}, ("x", "y")).transitions
+    for speed, after, code in ((0.5, 0.2, 2), (0.2, 0.0, 1)):
+        x = jnp.array([0.0, 0.0, speed, -1.0, 0.0, 0.0], dtype)
+        end = jax.jit(change.reset)(jnp.zeros((), dtype), x, None, jnp.array(0))
+        assert end.dtype == dtype
+        assert_allclose(end, [0, 0, after, 0, code, 0], rtol=0, atol=4 * jnp.finfo(dtype).eps)
+
+
 @pytest.mark.medium
 def test_a_block_thrown_with_spin():
     """Four corners with friction and restitution: it bounces and comes to rest on a side; energy never grows."""
