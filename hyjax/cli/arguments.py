@@ -21,12 +21,16 @@ def as_misuse() -> Iterator[None]:
 
 
 def load(name: str) -> Any:
-    """The model of that name, or of a Python file."""
+    """The model of that name, or of a Python file or a robot's."""
     from .. import models
     from .own_module import is_file, load_file
+    from .robot_file import load_robot, robot_and_contacts
 
     if is_file(name):
         return load_file(name)
+    if robot_and_contacts(name):
+        with as_misuse():
+            return load_robot(name)
     try:
         return models.load(name)
     except ValueError as error:
@@ -194,6 +198,21 @@ def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:
     except ValueError as error:
         raise Misuse(f"--sequence: {error}") from None
     return sequence
+
+
+def parse_start(model: Any, start: Sequence[str]) -> Any:
+    """The state at which the model starts, with the coordinates that are given as `name=value`."""
+    mode = model.system.mode(model.system.names[0])
+    units, (_, state) = dict(zip(mode.coordinates, mode.units, strict=True)), model.start(None)
+    for each in start:
+        name, equals, value = each.partition("=")
+        if not equals or name not in units:
+            raise Misuse(
+                f"--start: {each!r} is not name=value of a coordinate.{resembling(name, mode.coordinates)} They are "
+                f"{', '.join(mode.coordinates)}."
+            )
+        state = state.at[mode.coordinates.index(name)].set(parse_finite(value, f"--start {name}", units[name]))
+    return state
 
 
 def parse_state(text: str):

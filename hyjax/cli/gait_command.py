@@ -7,12 +7,26 @@ from typing import Annotated
 
 import typer
 
-from .arguments import as_misuse, check_count, in_degrees, load, parse_parameters, parse_region, parse_sequence
+from .arguments import (
+    as_misuse,
+    check_count,
+    in_degrees,
+    load,
+    Misuse,
+    parse_parameters,
+    parse_region,
+    parse_sequence,
+    parse_start,
+)  # fmt: skip
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, described_region, MOST_STARTS, require_orbits
 from .output import orbits_record
 from .process import start_jax
+from .robot_file import load_robot, robot_and_contacts
+
+# The default of `--starts` around a state that is given.
+NEAR_STARTS = 16
 
 
 def gait(
@@ -20,9 +34,27 @@ def gait(
     param: Param = None,
     strides: Strides = 1,
     sequence: Sequence = None,
+    contact: Annotated[
+        list[str] | None,
+        typer.Option(help="of a robot's file: a geom or site that touches its plane; twice for two feet"),
+    ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="of a robot's file: left=right, joints whose links change places at a strike; none for legs that differ; "
+            "default: those whose names say so"
+        ),
+    ] = None,
+    start: Annotated[
+        list[str] | None,
+        typer.Option(help="of a robot's file: coordinate=value, of a state near a gait; the others are those at rest"),
+    ] = None,
     starts: Annotated[
-        int, typer.Option(help="largest number of initial guesses; fewer where new ones find nothing new")
-    ] = MOST_STARTS,
+        int | None,
+        typer.Option(
+            help="largest number of initial guesses; fewer where new ones find nothing new; default: 2048, and 16 with --start"
+        ),
+    ] = None,
     region: Annotated[
         str | None,
         typer.Option(help="box of states at the start of the sequence, as 0:1,-2:2,0; default: the model's"),
@@ -42,16 +74,33 @@ def gait(
 ):
     """Find the periodic orbits of a model in a region, without an initial guess. Print states, periods and multipliers.
 
+    Of a robot's MJCF or URDF file with two feet the steps are those of a walker: one foot stands, the other strikes, and the legs
+    change places.
+
     The search goes on until the expected share of guesses that lead to other orbits is 1/4000; orbits to which fewer lead may be
     missed.
     """
     check_count("--strides", strides, 1, MOST_STRIDES)
+    starts = (NEAR_STARTS if start else MOST_STARTS) if starts is None else starts
     check_count("--starts", starts, 1, MOST_POINTS)
     if orbit is not None:
         check_count("--orbit", orbit, 1, MOST_POINTS)
     check_files(plot, animate, overwrite=overwrite)
     cache = start_jax()
-    model = load(name)
+    if not robot_and_contacts(name):
+        if contact or mirror or start:
+            raise Misuse(
+                f"--contact, --mirror and --start are for a robot's file, such as robot.xml, and {name} is none."
+            )
+        model = load(name)
+    else:
+        with as_misuse():
+            model = load_robot(name, contact or (), mirror or ())
+        if start:
+            # The region is then that around the state.
+            state = parse_start(model, start)
+            vars(model.module).update(guess=state, start=lambda params: (model.system.names[0], state))
+            del vars(model.module)["region"]
     check_outline(model, animate)
     params, values = parse_parameters(model, param)
     modes = parse_sequence(model, sequence)

@@ -10,6 +10,7 @@ from .._results.table import Table
 from .arguments import as_misuse, is_required, load, parameter_fields
 from .process import start_jax
 from .quantities import objective_names
+from .robot_file import robot_and_contacts
 
 
 def models(
@@ -25,7 +26,7 @@ def models(
     """List all models, the parameters of one model, or the joints, bodies, sites and actuators of a robot's MJCF or URDF file."""
     from ..models import names
 
-    if name is not None and name.endswith((".xml", ".urdf", ".mjcf")):
+    if name is not None and (robot := robot_and_contacts(name)) and not robot[1]:
         _robot(name, as_json)
         return
     if as_json:

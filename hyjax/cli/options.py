@@ -14,7 +14,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="name of a model, as hyjax models lists them, or a Python file and its system, as wheel.py:system",
+        help="name of a model, as hyjax models lists them; a Python file and its system, as wheel.py:system; or a robot's file "
+        "and its feet, as robot.xml:left,right",
     ),
 ]
 Param = Annotated[list[str] | None, typer.Option(help="name=value; angles in rad, or as 3deg")]

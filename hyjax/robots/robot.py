@@ -316,13 +316,15 @@ class Robot(eqx.Module):
     def _rows(
         self, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: RobotParams
     ) -> Motion | None:
-        """The motion of contacts that all are the robot's own, from one evaluation of the poses; `None` for others."""
+        """The motion of contacts that all are the robot's own, by one evaluation of the poses; `None` for others and for none."""
         numbers, own = [], list(self.contacts.values())
         for each in contacts:
             k = each.gap.args[0] if isinstance(each.gap, eqx.Partial) and each.gap.args else None
             if not isinstance(k, int) or (each.gap, each.slip) != (own[k].gap, own[k].slip):
                 return None
             numbers.append(k)
+        if not numbers:
+            return None
         return self._motion(numbers, [each.slip is not None for each in contacts], self._moved(q, params), v, params)
 
     def _motion(

@@ -63,10 +63,12 @@ class Walker(eqx.Module):
     feet: tuple[tuple[int, int], ...] = eqx.field(static=True)
     scenery: tuple[str, ...] = eqx.field(static=True)
 
+    @eqx.filter_jit
     def pinned(self, mode: str, theta: Joints, params: RobotParams | None = None) -> Positions:
         """The robot's coordinates where the stance foot of a mode stands, shape `(n,)` to `(n + 2,)`."""
         return _pinned(self.robot, self._feet(mode)[0], theta, self.robot.params if params is None else params)
 
+    @eqx.filter_jit
     def ground_force(self, mode: str, x: State, params: RobotParams | None = None, t: float | Time = 0.0) -> Pair:
         r"""The force of the ground on the stance foot, along the ground and normal to it, N. The ground would have to pull where
         the second is negative, and to have the friction $|f_1| / f_2$ at least."""
@@ -81,8 +83,11 @@ class Walker(eqx.Module):
 
     def outline(self, mode: str, x: State, params: RobotParams) -> dict[str, Float[Array, "count 2"]]:
         """The lines of a picture, along the ground and above it, from where the stance foot stands; see `Robot.outline`."""
-        return on_ground(self.robot, self.pinned(mode, _halves(x)[0], params), params)
+        points = on_ground(self.robot, self.pinned(mode, _halves(x)[0], params), params)
+        # A compiled program sorts the names, but the first line has a colour of its own.
+        return {name: points[name] for name, *_ in self.robot.lines}
 
+    @eqx.filter_jit
     def travel(self, mode: str, x: State, params: RobotParams) -> Pair:
         """The way from this foothold to that of the swing foot at its strike, along the ground, m."""
         swing = _footed(self.robot, self._feet(mode)[1], self.pinned(mode, _halves(x)[0], params), params)

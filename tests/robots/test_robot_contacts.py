@@ -153,6 +153,8 @@ def test_a_ball_rolls_down_a_slope():
     acceleration = system.modes[mode].vector_field(NOW, x, robot.params)[3:]
     along = 5 / 7 * 9.81 * np.sin(0.2)
     assert_allclose(acceleration, along * np.array([np.cos(0.2), -np.sin(0.2), 10]), rtol=1e-13)
+    flight = system.modes["U"].vector_field(NOW, x, robot.params)[3:]
+    assert_allclose(flight, [0, -9.81, 0], rtol=0, atol=1e-13)
     # On ice the ball slides as a point does.
     ice = eqx.tree_at(lambda p: p.friction[0], robot.params, jnp.array(0.0))
     sliding = system.modes["S+"].vector_field(NOW, x, ice)[3:]

@@ -1,0 +1,130 @@
+"""A robot's MJCF or URDF file in the place of a model, `robot.xml:left_foot,right_foot`: a walker's steps, or a body in contact.
+
+Its parameters are the slope of the ground, gravity and the masses of the bodies.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, new_class
+from typing import Any
+
+from .own_module import OwnModel
+from .process import Misuse
+
+
+def robot_and_contacts(name: str) -> tuple[str, list[str]] | None:
+    """The path of a robot's file, and its contacts; `None` for any other model."""
+    found = re.fullmatch(r"(.*\.(?:xml|urdf|mjcf))(?::(.*))?", name, re.IGNORECASE)
+    return None if found is None else (found[1], [each.strip() for each in (found[2] or "").split(",") if each.strip()])
+
+
+def load_robot(name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = ()) -> OwnModel:
+    """The model of a robot's file.
+
+    **Arguments:** `name`: its path, and behind a colon its contacts. `contacts`: further ones. `mirror`: pairs of joints as
+    `left=right`; by default those whose names say so, and `none` for none. `Misuse` unless there are one contact or two;
+    `ValueError` for what does not exist, or is no walker.
+    """
+    from ..robots import from_mujoco, walker
+
+    split = robot_and_contacts(name)
+    assert split is not None
+    path, feet = split[0], [*split[1], *contacts]
+    if len(set(feet)) < len(feet):
+        raise Misuse(f"--contact: {', '.join(feet)}: one name is given twice. Give two feet, or one contact of a body.")
+    if not feet:
+        robot = from_mujoco(path)
+        known = [each for each, link in (*robot.geoms, *robot.sites) if link >= 0]
+        raise Misuse(
+            f"{path}: no contact is named. Give the feet as --contact LEFT --contact RIGHT, or {path}:LEFT,RIGHT; there are "
+            f"{', '.join(known) or 'no sites, spheres, capsules and boxes in the file'}."
+        )
+    robot = from_mujoco(path, contacts=feet)
+    if len(robot.touching) == 1:
+        system, shown = _body(robot), robot
+    elif len(robot.touching) == 2:
+        shown = walker(robot, [each for each, *_ in robot.touching], mirror=_pairs(mirror) if mirror else None)
+        system = shown.system
+    else:
+        touching = ", ".join(each for each, *_ in robot.touching)
+        raise Misuse(f"{path}: --contact: there are the contacts {touching}. Give two feet, or one contact of a body.")
+    module = _module(path, robot, system, shown)
+    return OwnModel(module, Path(path), module.system)
+
+
+def _body(robot: Any) -> Any:
+    from ..contact import contact_system
+
+    units = tuple("rad" if turns else "m" for turns in robot.turns)
+    (contact,) = robot.contacts.values()
+    return contact_system(
+        robot.mechanism, contact, robot.coordinates, units=(*units, *(f"{each}/s" for each in units)), time_unit="s"
+    )
+
+
+def _pairs(mirror: Sequence[str]) -> dict[str, str]:
+    if list(mirror) == ["none"]:
+        return {}
+    pairs = [each.partition("=") for each in mirror]
+    if wrong := [one + other for one, equals, other in pairs if not equals]:
+        raise Misuse(
+            f"--mirror: {wrong[0]!r} is not left=right, the names of two joints. Give none for legs that differ."
+        )
+    return {one.strip(): other.strip() for one, _, other in pairs}
+
+
+def _module(path: str, robot: Any, system: Any, shown: Any) -> ModuleType:
+    """What a model has, as a module; `shown` has the outline."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+
+    from .._system.parameter import parameter
+    from .._system.system import HybridSystem
+    from ..models._parameter import require
+    from ..robots.robot import on_ground
+
+    plane = robot.touching[0][4]
+    fields = {"slope": parameter(float(robot.params.slope[plane]), "rad", "slope of the ground, downhill positive")}
+    fields["gravity"] = parameter(-float(robot.params.gravity[2]), "m/s^2", "acceleration of gravity, downward")
+    bodies = {f"mass_{re.sub(chr(92) + 'W', '_', body)}": k for k, (body, _) in enumerate(robot.bodies)}
+    for name, k in bodies.items():
+        fields[name] = parameter(float(robot.params.mass[k]), "kg", f"mass of {robot.bodies[k][0]}")
+    names = {"__annotations__": dict.fromkeys(fields, jax.Array), "__module__": __name__, "__qualname__": "Params"}
+    names["__check_init__"] = lambda self: require(self, positive=" ".join(bodies))
+    params_class = new_class("Params", (eqx.Module,), exec_body=lambda body: body.update(names | fields))
+
+    def filled(p):
+        given = [p.slope, -p.gravity, *(getattr(p, name) for name in bodies)]
+        places = lambda own: [own.slope[plane], own.gravity[2], *(own.mass[k] for k in bodies.values())]
+        return eqx.tree_at(places, robot.params, given)
+
+    of = lambda function: function and (lambda t, x, p: function(t, x, filled(p)))
+    modes = {
+        name: dataclasses.replace(mode, vector_field=of(mode.vector_field), domain=of(mode.domain))
+        for name, mode in system.modes.items()
+    }
+    ways = tuple(
+        dataclasses.replace(way, guard=of(way.guard), reset=of(way.reset), armed=of(way.armed))
+        for way in system.transitions
+    )
+    module: Any = ModuleType(Path(path).stem)
+    module.title, module.Params = Path(path).stem, params_class
+    module.system = HybridSystem(modes, ways, system.time_unit)
+    module.ground, module.scenery = (lambda p: p.slope), tuple(name for name, _, _, behind in robot.lines if behind)
+    if shown is robot:
+        module.outline = lambda mode, x, p: on_ground(robot, x[: len(robot.coordinates)], filled(p))
+    else:
+        module.outline = lambda mode, x, p: shown.outline(mode, x, filled(p))
+        module.travel = lambda mode, x, p: shown.travel(mode, x, filled(p))
+        module.sequence = shown.sequence
+    first = next(iter(modes.values()))
+    rest = jnp.stack([*robot.params.reference[-(first.dimension // 2) :], *[jnp.zeros(())] * (first.dimension // 2)])
+    # Half a radian around the pose of the file, and the rates of a leg of 1 m.
+    wide = jnp.repeat(jnp.array([0.5, 1.0]), first.dimension // 2)
+    reach = lambda p: jnp.where(wide == 1, jnp.sqrt(jnp.abs(p.gravity)), wide)
+    module.region = lambda p: (rest - reach(p), rest + reach(p))
+    module.start = lambda p: (next(iter(modes)), rest)
+    return module

@@ -1,0 +1,109 @@
+"""The command line with a robot's file: the compass gait from MJCF, a body in contact, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+pytest.importorskip("mujoco")
+LEG = '<inertial pos="0 0 -0.5" mass="1" diaginertia="1e-14 1e-14 1e-14"/><site name="foot_'
+COMPASS = f"""<mujoco><compiler angle="radian"/><option gravity="0 0 -1"/><worldbody>
+  <geom name="slope" type="plane" size="9 9 1" euler="0 0.05 0"/>
+  <body name="hip"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide"/>
+    <inertial pos="0 0 0" mass="2" diaginertia="1e-14 1e-14 1e-14"/>
+    <body name="left leg"><joint name="hip_l" axis="0 -1 0"/>{LEG}l" pos="0 0 -1"/></body>
+    <body name="right leg"><joint name="hip_r" axis="0 -1 0"/>{LEG}r" pos="0 0 -1"/></body>
+  </body></worldbody></mujoco>"""
+FEET = ("--contact", "foot_l", "--contact", "foot_r")
+
+
+@pytest.fixture
+def robot(tmp_path):
+    (tmp_path / "compass.xml").write_text(COMPASS)
+    return str(tmp_path / "compass.xml")
+
+
+@pytest.mark.slow
+def test_the_compass_gait_of_a_file_is_that_of_the_models(command, robot, compass, tmp_path):
+    """From a state near it, at the slope of the models, with its picture and animation."""
+    start = [
+        f"{name}={value}" for name, value in zip(("hip_l", "hip_r", "hip_l_rate", "hip_r_rate"), compass.x, strict=True)
+    ]
+    near = [option for each in start for option in ("--start", each[: each.index(".") + 3])]
+    files = "--plot", str(tmp_path / "gait.png"), "--animate", str(tmp_path / "gait.gif")
+    ran = command("gait", robot, *FEET, *near, "--param", "slope=3deg", "--starts", "2", "--json", *files)
+    assert ran.returncode == 0, ran.stderr
+    orbit = json.loads(ran.stdout)["orbits"][0]
+    # The inertias of 1e-14, which MuJoCo wants, change the gait by as much.
+    assert_allclose(orbit["period"], float(compass.period), rtol=0, atol=1e-12)
+    found = np.sort([np.hypot(*each) if isinstance(each, list) else abs(each) for each in orbit["multipliers"]])
+    assert_allclose(found, np.sort(np.abs(compass.multipliers)), rtol=0, atol=1e-11)
+    assert (tmp_path / "gait.png").stat().st_size > 10_000 and (tmp_path / "gait.gif").stat().st_size > 10_000
+
+
+def test_the_parameters_of_a_walker(command, robot):
+    ran = command("models", f"{robot}:foot_l,foot_r", "--json")
+    (record,) = json.loads(ran.stdout).values()
+    parameters = {each["name"]: each["default"] for each in record["parameters"]}
+    masses = {"mass_hip": 2, "mass_left_leg": 1, "mass_right_leg": 1}
+    # The angle of the plane is that of MuJoCo's quaternion.
+    assert_allclose(parameters.pop("slope"), 0.05, rtol=1e-14)
+    assert parameters == {"gravity": 1, **masses} and record["sequence"] == ["swing"]
+    assert [each["name"] for each in record["coordinates"]] == ["hip_l", "hip_r", "hip_l_rate", "hip_r_rate"]
+
+
+@pytest.mark.medium
+def test_a_body_in_contact_is_simulated(command, tmp_path):
+    """A ball falls by one metre and rests."""
+    (tmp_path / "ball.xml").write_text("""<mujoco><worldbody><geom type="plane" size="9 9 1"/><body>
+      <joint name="z" type="slide"/><geom name="ball" size="0.1"/></body></worldbody></mujoco>""")
+    run = "--t1", "1", "--mode", "U", "--x0", "1.1,0", "--param", "gravity=2", "--json"
+    ran = command("simulate", f"{tmp_path / 'ball.xml'}:ball", *run)
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    # By the integrator's tolerance.
+    assert_allclose(record["events"][0]["t"], 1.0, rtol=1e-10)
+    assert record["events"][0]["target"] == "S" and record["result"] == "successful"
+
+
+REFUSED = [
+    ([], "no contact is named. Give the feet as --contact LEFT --contact RIGHT, or {path}:LEFT,RIGHT; there are foot_l, foot_r."),
+    (["--contact", "foot_l", "--contact", "fot_r"], "there is no geom or site 'fot_r'; there is foot_r, foot_l."),
+    (["--contact", "foot_l", "--contact", "foot_l"], "--contact: foot_l, foot_l: one name is given twice."),
+    (["--contact", "slope"], "'slope' does not move"),
+    ([*FEET, "--start", "hip=1"], "--start: 'hip=1' is not name=value of a coordinate. Did you mean 'hip_r'?"),
+    ([*FEET, "--start", "hip_l=steep"], "--start hip_l: 'steep' is not a number"),
+    ([*FEET, "--mirror", "hip_l"], "--mirror: 'hip_l' is not left=right"),
+    ([*FEET, "--mirror", "hip=hip_r"], "relabelling: 'hip' must be one of the coordinates hip_l, hip_r"),
+    ([*FEET, "--param", "mass_left_leg=0"], "mass_left_leg=0.0 must be positive."),
+    (["--contact", "foot_l"], "the file lacks sequence"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_misuse(command, robot, arguments, message):
+    ran = command("gait", robot, *arguments)
+    assert ran.returncode == 2 and message.format(path=robot) in ran.stderr, ran.stderr
+    assert len(ran.stderr.splitlines()) == 1 and ran.stdout == ""
+
+
+def test_files_that_are_refused(command, robot, tmp_path):
+    """MuJoCo's own message and line; a mass of zero; options of a robot for a model."""
+    path = tmp_path / "broken.xml"
+    for text, message in (
+        (
+            COMPASS.replace('name="hip_l"', 'nam="hip_l"'),
+            "MuJoCo refuses the file: XML Error: Schema violation: unrecognized",
+        ),
+        (
+            COMPASS.replace('mass="1"', 'mass="0"'),
+            "MuJoCo refuses the file: Error: mass and inertia of moving bodies must be",
+        ),
+        (COMPASS.replace("<geom", "<site").replace('type="plane" size="9 9 1"', ""), "contacts need a plane"),
+    ):
+        path.write_text(text)
+        ran = command("gait", str(path), *FEET)
+        assert ran.returncode == 2 and message in ran.stderr and len(ran.stderr.splitlines()) == 1, ran.stderr
+    ran = command("gait", "rimless_wheel", *FEET)
+    assert ran.returncode == 2 and "--contact, --mirror and --start are for a robot's file" in ran.stderr
