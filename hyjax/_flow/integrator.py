@@ -135,7 +135,7 @@ class Integrator(eqx.Module):
       linearized flow. With `False` such an arc takes steps of any length, and its derivatives are not reliable.
     - `unroll`: how an explicit Runge-Kutta step is compiled. `True` writes out its stages; `False` makes a loop of them, which
       halves the compile time, and for a small vector field triples the run time. By default a loop for vector fields of more than
-      500 operations, or with a loop of their own, such as those of several contacts.
+      500 operations, those in loops counted fourfold, such as those of several contacts.
 
     The derivatives of an event have the accuracy of the steps. `Integrator` is static under `jit`: another tolerance is another
     compilation. `ValueError` for a solver, controller or limit that cannot be used.
