@@ -295,7 +295,7 @@ def _centre_of_mass(robot: Robot, foot: int, q: Positions, params: RobotParams) 
 
 def _footed(robot: Robot, foot: int, q: Positions, params: RobotParams) -> Pair:
     r"""$(\tau\cdot p - r\varphi,\ \nu\cdot p - h - r)$, which are zero where a foot stands."""
-    by = robot._moves[0][robot.touching[foot][2]] * np.array(robot.rolls)
+    by = (robot._moves[0][robot.touching[foot][2]] * np.array(robot.rolls)).astype(q.dtype)
     turned = jnp.sum(by * (q - jnp.asarray(params.reference, q.dtype)))
     (radius,) = robot._touches([foot], q, params)[1]
     return _from_ground(robot, [foot], q, params)[0] - jnp.stack([radius * turned, jnp.zeros_like(turned)])

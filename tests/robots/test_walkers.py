@@ -193,3 +193,23 @@ def test_misuse(message):
     robot = hj.robots.from_mujoco(robot, contacts=FEET) if isinstance(robot, str) else robot
     with pytest.raises(ValueError, match=message):
         hj.robots.walker(robot, given.pop("feet", FEET), **given)
+
+
+@pytest.mark.medium
+def test_single_precision_stays():
+    """Of states in float32, at the accuracy of float32, though the numbers of the file are in float64."""
+    mode, (strike,) = WALKER.system.modes["swing"], WALKER.system.transitions
+    params = ROUND.params
+
+    @jax.jit
+    def found(x):
+        t = NOW.astype(x.dtype)
+        arc = mode.vector_field(t, x, params), strike.guard(t, x, params), strike.reset(t, x, params)
+        assert mode.domain is not None
+        places = WALKER.pinned("swing", x[:5], params), WALKER.travel("swing", x, params)
+        return *arc, mode.domain(t, x, params), *places, WALKER.ground_force("swing", x, params, t)
+
+    for single, double in zip(found(STATES[0].astype(jnp.float32)), found(STATES[0]), strict=True):
+        assert single.dtype == jnp.float32 and double.dtype == jnp.float64
+        # A condition of the mass matrix of some hundred.
+        assert_allclose(single, double, rtol=0, atol=1e-4 * max(1, float(jnp.max(jnp.abs(double)))))
