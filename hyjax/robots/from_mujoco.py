@@ -234,7 +234,7 @@ def _contacts(
     # Sites are numbered behind the geoms: points, with the friction of the plane.
     names = [name(kinds.mjOBJ_GEOM, k) for k in range(model.ngeom)]
     names += [name(kinds.mjOBJ_SITE, k) for k in range(model.nsite)]
-    bodies = [*model.geom_bodyid, *model.site_bodyid]
+    bodies = [int(body) for body in (*model.geom_bodyid, *model.site_bodyid)]
     place = lambda k: _composed(frames[bodies[k]], (model.geom_pos[k], model.geom_quat[k]))
     still = [k for k, body in enumerate(bodies) if link[body] < 0]
     planes = [k for k in still if k < model.ngeom and model.geom_type[k] == types.mjGEOM_PLANE]

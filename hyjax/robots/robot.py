@@ -267,7 +267,7 @@ class Robot(eqx.Module):
             drawn[name] = points = jnp.sum(places[:, None] * across, axis=-1)
             if radius:
                 spoke = points[1] - points[0] if len(points) > 1 else jnp.array([radius, 0.0], q.dtype)
-                rim = points[0] + _times(jnp.asarray(_RIM, q.dtype), spoke)
+                rim = points[0] + jnp.asarray(_RIM, q.dtype) @ spoke
                 drawn[name] = jnp.concatenate([points[: len(points) - 1], rim])
         return drawn
 

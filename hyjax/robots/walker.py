@@ -10,7 +10,6 @@ with tangent $\tau$, normal $\nu$ and height $h$ of the ground. Both are linear 
 equations of motion are those of `Mechanism.reduced`. The strike is `hj.contact.impact` of the swing foot, which does not slip.
 """
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
@@ -28,10 +27,10 @@ from ..contact.mechanism import inertia, load, Positions, Velocities
 from ..contact.strike import relabelling
 from .robot import Moved, named, on_ground, Robot, RobotParams
 
-Joints = Float[Array, " n"]
-Motions = Float[Array, "m n"]
+Joints = Float[Array, " joints"]
+Motions = Float[Array, "m joints"]
 Pair = Float[Array, "2"]
-Standing = tuple[Float[Array, "n n"], Joints, Motions, Velocities]
+Standing = tuple[Float[Array, "joints joints"], Joints, Motions, Velocities]
 
 
 class Walker(eqx.Module):
@@ -246,7 +245,8 @@ def _exchange(robot: Robot, mirror: Mapping[str, str]) -> np.ndarray | None:
 
 def _check_alike(robot: Robot, first: int, other: int, exchange: np.ndarray) -> None:
     """`ValueError` unless the robot on its first foot with its legs exchanged moves as on its other foot."""
-    passive, rest = dataclasses.replace(robot._bare, control=None), np.array(robot.params.reference[2:], float)
+    passive = eqx.tree_at(lambda robot: robot.control, robot._bare, None, is_leaf=lambda leaf: leaf is None)
+    rest = np.array(robot.params.reference[2:], float)
 
     @jax.jit
     def moving(theta, rate, params):
@@ -345,6 +345,6 @@ def _standing(robot: Robot, foot: int, t: Time, theta: Joints, rate: Joints, par
     return motions.T @ mass @ motions, motions.T @ force, motions, turning
 
 
-def _acceleration(mass: Float[Array, "n n"], force: Joints) -> Joints:
+def _acceleration(mass: Float[Array, "joints joints"], force: Joints) -> Joints:
     solved = lambda _, right: nan_unless(smallest_pivot(mass) > 0, solve_positive(mass, right))
     return jax.lax.custom_linear_solve(lambda a: mass @ a, force, solved, symmetric=True)
