@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ._flow.surfaces import no_surfaces, rounding, Surfaces
     from ._flow.trajectory import Arc
     from ._flow.trajectory_report import increasing
-    from ._orbit import find_orbits, periodic_orbit as periodic_orbit_module, search as search_module
+    from ._orbit import find_orbits, periodic_orbit as periodic_orbit_module, search as search_module, stride
     from ._orbit.chain import expanded, follow_chain
     from ._orbit.implicit import moved_nodes, pulled_back
     from ._orbit.krylov import arnoldi, krylov_orbit, spread
@@ -100,6 +100,15 @@ if TYPE_CHECKING:
     from ._sweep.workers import packed
     from ._optimize import optimize as optimize_module
     from ._optimize.follow_optimum import _by_limit, exchange, Expansion, leaving, Optimum, OptimumCurve
+    from ._optimize.interval import ASKED, COEFFICIENTS, fly, NODES, WEIGHTS
+    from ._optimize.stages import (
+        evaluate as stages_evaluate,
+        newton_direction as stages_newton_direction,
+        residual,
+        Sizes,
+        Staged,
+        StageProgram,
+    )
     from ._optimize.interior_point import (
         after_descent,
         after_finish,

@@ -47,6 +47,7 @@ RECORDS = {
     "find_orbits": ("_orbit/find_orbits.py", ("Orbits",)),
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
+    "optimize of a plan": ("_optimize/optimized_plan.py", ("OptimizedPlan",)),
     "follow_optimum": ("_optimize/optimum_branch.py", ("OptimumBranch", "ActiveSetChange")),
 }
 

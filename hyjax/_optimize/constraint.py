@@ -1,6 +1,7 @@
 """Constraints of an optimization: functions of an orbit that are to be equal to, at least or at most a number."""
 
 from collections.abc import Callable
+from typing import cast
 
 import equinox as eqx
 import jax.core
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float
 
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Params, Scalar
+from .planned import Orbit
 
 # A number of an orbit, or several: `(orbit, params) -> value`.
 Objective = Callable[[PeriodicOrbit, Params], Scalar]
@@ -60,20 +62,20 @@ class Constraint(eqx.Module):
         ):
             raise ValueError(f"Constraint {self.name!r}: at_least={at_least} must be below at_most={at_most}.")
 
-    def equalities(self, orbit: PeriodicOrbit, params: Params) -> Float[Array, " rows"]:
+    def equalities(self, orbit: Orbit, params: Params) -> Float[Array, " rows"]:
         """$g - b$; empty for an inequality."""
         return self._rows(orbit, params, self.equals, 1)
 
-    def inequalities(self, orbit: PeriodicOrbit, params: Params) -> Float[Array, " rows"]:
+    def inequalities(self, orbit: Orbit, params: Params) -> Float[Array, " rows"]:
         """$g - a$, then $b - g$; empty for an equality."""
         return jnp.concatenate(
             [self._rows(orbit, params, self.at_least, 1), self._rows(orbit, params, self.at_most, -1)]
         )
 
-    def _rows(self, orbit: PeriodicOrbit, params: Params, limit: Array | None, sign: int) -> Array:
+    def _rows(self, orbit: Orbit, params: Params, limit: Array | None, sign: int) -> Array:
         if limit is None:
             return jnp.zeros(0, orbit.x.dtype)
-        value = jnp.ravel(self.function(orbit, params))
+        value = jnp.ravel(self.function(cast(PeriodicOrbit, orbit), params))
         return sign * (value - jnp.broadcast_to(limit.astype(value.dtype), value.shape))
 
     def limits(self, counts: tuple[int, int]) -> tuple[list[Limit], list[Limit]]:

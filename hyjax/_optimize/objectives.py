@@ -7,6 +7,7 @@ Of the orbit's map: `period`, `spectral_radius`, `contraction`, `sensitivity`. O
 """
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from .._system.types import Params, Scalar, State
 from .._system.where import Where
 from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivity_norm, stride_time
 from .constraint import Objective, Quantity
+from .planned import Orbit, Planned
 from .turning_points import by_mode, Measured, measured, Rate, remembered, turning_values, values_at, with_integral
 
 # The vector from one foothold to the next, at the end of an arc: `(mode, x, params) -> (2,)`, as `travel` of a model.
@@ -51,11 +53,11 @@ class Negative(eqx.Module):
 
     objective: Objective
 
-    def __call__(self, orbit: PeriodicOrbit, params: Params) -> Scalar:
-        return -self.objective(orbit, params)
+    def __call__(self, orbit: Orbit, params: Params) -> Scalar:
+        return -self.objective(cast(PeriodicOrbit, orbit), params)
 
 
-def period(orbit: PeriodicOrbit, params: Params) -> Scalar:
+def period(orbit: Orbit, params: Params) -> Scalar:
     """The period of the orbit, the duration of all its strides.
 
     **Arguments:** `orbit`, `params`: an orbit and its parameters. **Returns:** a scalar, in units of time; NaN for an orbit that
@@ -173,7 +175,7 @@ def step_length(travel: Travel) -> Objective:
     1.000000
     """
 
-    def step_length(orbit: PeriodicOrbit, params: Params) -> Scalar:
+    def step_length(orbit: Orbit, params: Params) -> Scalar:
         ways = [travel(mode, x, params) for mode, x, _, _ in _arc_ends(orbit, params)]
         square = jnp.sum(sum(ways, jnp.zeros(())) ** 2)
         return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
@@ -197,8 +199,8 @@ def speed(travel: Travel) -> Objective:
     """
     length = step_length(travel)
 
-    def speed(orbit: PeriodicOrbit, params: Params) -> Scalar:
-        return length(orbit, params) / orbit.period
+    def speed(orbit: Orbit, params: Params) -> Scalar:
+        return length(cast(PeriodicOrbit, orbit), params) / orbit.period
 
     return speed
 
@@ -220,14 +222,14 @@ def impact_loss(energy: Energy) -> Objective:
     0.132446
     """
 
-    def impact_loss(orbit: PeriodicOrbit, params: Params) -> Scalar:
+    def impact_loss(orbit: Orbit, params: Params) -> Scalar:
         losses = [energy(a, x, params) - energy(b, y, params) for a, x, b, y in _arc_ends(orbit, params)]
         return sum(losses, jnp.zeros((), orbit.x.dtype))
 
     return impact_loss
 
 
-def _arc_ends(orbit: PeriodicOrbit, params: Params) -> list[ArcEnd]:
+def _arc_ends(orbit: Orbit, params: Params) -> list[ArcEnd]:
     """For each jump of the orbit the mode and the state before it, and the mode and the state after it."""
     modes = orbit.mode_names
     following = (*modes[1:], modes[0])
@@ -268,7 +270,9 @@ def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
     """
     extended = remembered(lambda orbit: with_integral(orbit.system, by_mode("integral", rate, orbit)))
 
-    def integral(orbit: PeriodicOrbit, params: Params) -> Scalar:
+    def integral(orbit: Orbit, params: Params) -> Scalar:
+        if isinstance(orbit, Planned):
+            return orbit.integral(by_mode("integral", rate, orbit).get(orbit.mode_names[0]))
         system = extended(orbit)
         total = jnp.zeros((), orbit.x.dtype)
         for node, start in zip(orbit.nodes, orbit.start_times, strict=True):
@@ -308,7 +312,9 @@ def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Win
         raise ValueError(f"along: samples={samples!r} must be an integer of at least 2.")
     measure = _measure("along", function)
 
-    def along(orbit: PeriodicOrbit, params: Params) -> Float[Array, " rows"]:
+    def along(orbit: Orbit, params: Params) -> Float[Array, " rows"]:
+        if isinstance(orbit, Planned):
+            return orbit.along(by_mode("along", function, orbit).get(orbit.mode_names[0]), window)
         fractions = jnp.linspace(*window, samples, dtype=orbit.x.dtype)
         return values_at(measure(orbit), orbit, params, fractions).ravel()
 
@@ -367,7 +373,9 @@ def _extreme(name: str, function: Rate | Mapping[str, Rate], window: Window, sig
     _check_window(name, window)
     measure = _measure(name, function)
 
-    def extreme(orbit: PeriodicOrbit, params: Params) -> Scalar:
+    def extreme(orbit: Orbit, params: Params) -> Scalar:
+        if isinstance(orbit, Planned):
+            return orbit.along(by_mode(name, function, orbit).get(orbit.mode_names[0]), window, sign)
         values = turning_values(measure(orbit), orbit, params, window).ravel()
         return values[jnp.argmax(sign * values)]
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, overload
 
 import equinox as eqx
 import jax
@@ -20,10 +20,12 @@ from .._results.working import working
 from .._sweep.workers import threads_here, Workers
 from .._system.results import RESULTS, SolveError
 from .._system.where import Where
+from ..control.held_inputs import Plan
 from .constraint import Constraint, Objective
 from .interior_point import DONE, InteriorPoint, minimize, Minimum, minimum, run_search, Search, start_search
 from .nonlinear_program import NonlinearProgram
 from .optimized_orbit import failure, optimized, OptimizedOrbit
+from .optimized_plan import optimize_plan, OptimizedPlan
 from .orbit_program import Bounds, OrbitProgram, Unknowns, unknowns_of
 
 # The number of evaluations between two messages of progress.
@@ -34,11 +36,23 @@ SPACINGS = 1 / 4, 1 / 64, 1 / 1024
 WIDTH = 8
 
 
+@overload
 def optimize(
-    orbit: PeriodicOrbit,
+    orbit: Plan, objective: Objective, *, where: Where | None = None, constraints: Constraint | Sequence = (),
+    bounds: Bounds = None, method: InteriorPoint = InteriorPoint(), throw: bool = True,
+) -> OptimizedPlan: ...  # fmt: skip
+@overload
+def optimize(
+    orbit: PeriodicOrbit, objective: Objective, *, where: Where, constraints: Constraint | Sequence = (),
+    bounds: Bounds = None, method: InteriorPoint = InteriorPoint(), starts: int | Float[Array, "..."] = 1,
+    shooting: AbstractShooting = SingleShooting(), integrator: IntegratorLike | None = None,
+    executor: Executor | None = None, throw: bool = True,
+) -> OptimizedOrbit: ...  # fmt: skip
+def optimize(
+    orbit: PeriodicOrbit | Plan,
     objective: Objective,
     *,
-    where: Where,
+    where: Where | None = None,
     constraints: Constraint | Sequence = (),
     bounds: Bounds = None,
     method: InteriorPoint = InteriorPoint(),
@@ -47,27 +61,32 @@ def optimize(
     integrator: IntegratorLike | None = None,
     executor: Executor | None = None,
     throw: bool = True,
-) -> OptimizedOrbit:
-    r"""The gait that minimizes an objective over parameters: $\min_p f(x(p), p)$ under constraints, where $x(p)$ is the orbit.
+) -> OptimizedOrbit | OptimizedPlan:
+    r"""The gait that minimizes an objective over parameters: $\min_p f(x(p), p)$ under constraints, where $x(p)$ is the orbit; or
+    over inputs that are free in time, of a plan.
 
     Gradients, and with `second_order` Hessians, are those of the implicit function theorem at the orbit. Each orbit is solved for
     from the Taylor polynomial of the last one. A trial whose orbit is not found there is a step that is too long; it is
     shortened, and the code of the failure is in `history`.
 
-    **Arguments:** `orbit`: at the parameters where the search starts. `objective`: `(orbit, params) -> number`,
-    differentiable; see `hyjax.objectives`. `where`: selects the parameters that vary, numbers or arrays, as
-    `lambda p: (p.push_off, p.stiffness)`. `constraints`: one `Constraint` or several. `bounds`: a pair `(low, high)` for each
-    selected parameter, in its unit; `None` for a parameter or an end without bound. `method`: `InteriorPoint`. `starts`: the
-    number of starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or
-    their values, shape `(starts, n)`. Each start is approached from `orbit`, as far as the gait leads. `shooting`, `integrator`:
-    as in `periodic_orbit`; by default the orbit's integrator. With a reverse-mode adjoint the derivatives are taken in reverse
-    mode, for many unknowns; then `second_order` must be off. `executor`: any `concurrent.futures.Executor`, as for `sweep`, whose
+    Of a plan, inputs, states and duration are unknown at once (direct multiple shooting), so a guess need not be a trajectory,
+    and Hessians are exact; see `hyjax.control.HeldInputs`.
+
+    **Arguments:** `orbit`: at the parameters where the search starts; or a `hyjax.control.Plan`. `objective`: `(orbit, params) ->
+    number`, differentiable; see `hyjax.objectives`. `where`: selects the parameters that vary, numbers or arrays, as `lambda p:
+    (p.push_off, p.stiffness)`. `constraints`: one `Constraint` or several. `bounds`: a pair `(low, high)` for each selected
+    parameter, in its unit; `None` for a parameter or an end without bound. `method`: `InteriorPoint`. `starts`: the number of
+    starts, the orbit's parameters and others spread over the bounds by Sobol's sequence, which then must be finite; or their
+    values, shape `(starts, n)`. Each start is approached from `orbit`, as far as the gait leads. `shooting`, `integrator`: as in
+    `periodic_orbit`; by default the orbit's integrator. With a reverse-mode adjoint the derivatives are taken in reverse mode,
+    for many unknowns; then `second_order` must be off. `executor`: any `concurrent.futures.Executor`, as for `sweep`, whose
     workers search from eight starts at a time; by default threads of this process. `throw`: raise an error if no start led to an
     optimum.
 
-    **Returns:** `OptimizedOrbit`: the best of the local optima found, and all starts. Also under `jit` and `vmap` with one start
-    and without the comparison with finite differences. Its `result` is `successful`, or for the best start `infeasible`,
-    `optimum_not_found`, or why the first evaluation failed. `ValueError` for arguments that do not fit.
+    **Returns:** of a plan an `OptimizedPlan`. Else `OptimizedOrbit`: the best of the local optima found, and all starts. Also
+    under `jit` and `vmap` with one start and without the comparison with finite differences. Its `result` is `successful`, or for
+    the best start `infeasible`, `optimum_not_found`, or why the first evaluation failed. `ValueError` for arguments that do not
+    fit.
 
     **Example:**
 
@@ -83,6 +102,15 @@ def optimize(
 
     Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; the derivatives are those of `periodic_orbit`.
     """
+    if isinstance(orbit, Plan):
+        one = isinstance(starts, int) and starts == 1
+        given = not one, shooting != SingleShooting(), integrator is not None, executor is not None
+        if any(given):
+            name = ("starts", "shooting", "integrator", "executor")[given.index(True)]
+            raise ValueError(f"optimize: {name}= is of the search from an orbit; a plan is searched from itself.")
+        return optimize_plan(orbit, objective, where, constraints, bounds, method, throw)
+    if where is None:
+        raise ValueError("optimize: an orbit needs where=, the parameters that vary, as lambda p: p.push_off.")
     program, lanes, origin = _prepare(
         orbit, objective, where, constraints, bounds, method, starts, shooting, integrator
     )

@@ -31,6 +31,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
+from .planned import Orbit
 
 # A number at a point of the flow: `(t, x, params) -> number`.
 Rate = Callable[[Time, State, Params], Scalar]
@@ -41,7 +42,7 @@ MOST = 16
 NEAR = 1e-5
 
 
-def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: PeriodicOrbit) -> dict[str, Rate]:
+def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: Orbit) -> dict[str, Rate]:
     """The function of each mode of an orbit that has one. `ValueError`, for `hj.objectives.<name>`, for unknown modes."""
     if not isinstance(given, Mapping):
         return dict.fromkeys(orbit.mode_names, given)

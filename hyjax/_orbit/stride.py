@@ -1,5 +1,7 @@
 r"""One stride, the flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
 
+import functools as ft
+import itertools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -15,6 +17,9 @@ from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
+
+# From so many equal arcs, one after another, a loop compiles them once.
+MANY = 4
 
 
 class Stride(Shown):
@@ -55,13 +60,25 @@ def run_stride(
     start, impacts, route = t, [], system.route(sequence)
     may = each_in_step(system, sequence)
     owed = nothing_owed(system, x.dtype) if any(may) else None
-    arcs = [run_to_guard] * len(sequence) if arcs is None else arcs
-    for mode, expected, to_guard in zip(sequence, route, arcs, strict=True):
+
+    def one(now: tuple, arc: tuple[str, int], to_guard: Callable[..., Impact] = run_to_guard) -> tuple[tuple, Impact]:
+        (mode, expected), (t, x, owed) = arc, now
         within = None if owed is None else owed.within(jnp.array(system.ways_out(mode)))
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
         owed = None if owed is None else owed_after(impact, t, owed)
-        t, x = impact.t, reset(system.way(expected), impact.t, impact.x, params)
-        impacts.append(impact)
+        return (impact.t, reset(system.way(expected), impact.t, impact.x, params), owed), impact
+
+    now, pairs = (t, x, owed), list(zip(sequence, route, strict=True))
+    for arc, equal in itertools.groupby(range(len(pairs)), pairs.__getitem__):
+        numbers = list(equal)
+        if arcs is None and len(numbers) >= MANY:
+            now, stacked = jax.lax.scan(ft.partial(_once_more, one, arc), now, None, length=len(numbers))
+            impacts += [jax.tree.map(lambda leaf, k=k: leaf[k], stacked) for k in range(len(numbers))]
+        else:
+            for k in numbers:
+                now, impact = one(now, arc, run_to_guard if arcs is None else arcs[k])
+                impacts.append(impact)
+    t, x, _ = now
     impacts, result = without_order(system, sequence, may, impacts, params), RESULTS.successful
     for impact, expected in zip(impacts, route, strict=True):
         code = choose(
@@ -81,6 +98,12 @@ def run_stride(
         guard_rates=jnp.stack([impact.guard_rate for impact in impacts]),
         result=result,
     )
+
+
+def _once_more(one: Callable, arc: tuple[str, int], now: tuple, _: None) -> tuple[tuple, Impact]:
+    """An arc as a step of a loop, whose carry keeps its dtypes."""
+    after, impact = one(now, arc)
+    return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, now), impact
 
 
 # Under `jit` the stride is traced once, for the values and the derivatives of every order.

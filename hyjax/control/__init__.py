@@ -1,5 +1,6 @@
 """Feedback at events and along orbits: Riccati equations, regulators, trajectory optimization by iLQR, virtual constraints."""
 
+from .held_inputs import HeldInputs as HeldInputs, Plan as Plan
 from .ilqr import ilqr as ilqr, IlqrHistory as IlqrHistory, IlqrSolution as IlqrSolution
 from .regulator import Regulator as Regulator, regulator as regulator
 from .riccati_equation import riccati as riccati, RiccatiSolution as RiccatiSolution

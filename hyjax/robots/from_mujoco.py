@@ -135,6 +135,7 @@ def from_mujoco(
         inertia_quaternion=array([turn for _, turn in centers], len(massive), 4),
         site=array(sites, model.nsite, 3),
         gear=array(gear, len(gear), count),
+        input=array(np.zeros(len(gear)), len(gear)),
         geom=array([place for place, _ in touched["places"]], len(touched["places"]), 3),
         geom_quaternion=array([turn for _, turn in touched["places"]], len(touched["places"]), 4),
         size=tuple(each(size) for size in touched["sizes"]),

@@ -68,11 +68,12 @@ class RobotParams(eqx.Module):
     the coordinate at which the link is in the place of the file; `damping`, `stiffness` and `rest` of the spring; `armature`. Of
     each body that has a mass: `mass`; `center`, `(bodies, 3)`, and `inertia`, `(bodies, 3)`, the principal moments about it;
     `inertia_quaternion`, `(bodies, 4)`, the principal axes on the link. `site`: points, `(sites, 3)`, on their links. `gear`: the
-    force of each actuator on each joint for the input 1, `(actuators, links)`. Of each geom in contact: `geom`, `(geoms, 3)`, and
-    `geom_quaternion`, `(geoms, 4)`, its place on the link; `size`, as in the file: the radius of a sphere; radius and half length
-    of a capsule; the half sizes of a box; `friction`. Of each plane: `slope`, the angle of its normal from the vertical, positive
-    where the plane descends along $n \times z$, for hinges about y along x; `height`, its distance from the origin, along the
-    normal.
+    force of each actuator on each joint for the input 1, `(actuators, links)`; `input`: of each actuator, `(actuators,)`, added
+    to that of a control, zero in a file; `hj.control.HeldInputs` makes it free in time. Of each geom in contact: `geom`, `(geoms,
+    3)`, and `geom_quaternion`, `(geoms, 4)`, its place on the link; `size`, as in the file: the radius of a sphere; radius and
+    half length of a capsule; the half sizes of a box; `friction`. Of each plane: `slope`, the angle of its normal from the
+    vertical, positive where the plane descends along $n \times z$, for hinges about y along x; `height`, its distance from the
+    origin, along the normal.
 
     **Example:**
 
@@ -99,6 +100,7 @@ class RobotParams(eqx.Module):
     inertia_quaternion: Float[Array, "bodies 4"]
     site: Float[Array, "sites 3"]
     gear: Float[Array, "actuators links"]
+    input: Float[Array, " actuators"]
     geom: Float[Array, "geoms 3"]
     geom_quaternion: Float[Array, "geoms 4"]
     size: tuple[Each, ...]
@@ -118,11 +120,11 @@ class Robot(eqx.Module):
     **Attributes:** `params`: the numbers, a `RobotParams`. `coordinates`: the names of the joints, one for each link. `before`:
     the link before each link, -1 for the world; `turns`: whether its joint is a hinge. `bodies`: names of the bodies that have a
     mass, with their links. `sites`: names of the points, with their links, -1 for the world. `actuators`: the names of the inputs
-    `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; without it the inputs are zero. `touching`: of each contact its
-    name, the number of its geom, its link, the signs of its point along the half sizes, its plane, and whether it rubs; `planes`:
-    normal and tangent of each plane; `rolls`: the sign of each joint's turn in the plane of motion. `geoms`: names of those that
-    may be contacts, with their links, and of planes, with -1. For pictures, `lines`: of each line its name, points on links, the
-    radius of a circle, and whether it is behind the limbs; `view`: up and forward.
+    `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; added to the `input` of the parameters. `touching`: of each
+    contact its name, the number of its geom, its link, the signs of its point along the half sizes, its plane, and whether it
+    rubs; `planes`: normal and tangent of each plane; `rolls`: the sign of each joint's turn in the plane of motion. `geoms`:
+    names of those that may be contacts, with their links, and of planes, with -1. For pictures, `lines`: of each line its name,
+    points on links, the radius of a circle, and whether it is behind the limbs; `view`: up and forward.
 
     **Methods:** `mechanism` is the `hj.contact.Mechanism` of the robot; its parameters are a `RobotParams`. `contacts` are those
     of the geoms that `from_mujoco` was told, by name, for `contact_system(robot.mechanism, robot.contacts, robot.coordinates)`.
@@ -216,13 +218,16 @@ class Robot(eqx.Module):
             jnp.asarray(each, q.dtype) for each in (params.damping, params.stiffness, params.rest)
         )
         passive = -damping * v - stiffness * (q - rest)
-        if self.control is None:
+        if not self.actuators and self.control is None:
             return passive
-        inputs = jnp.asarray(self.control(t, q, v, params), q.dtype)
-        if inputs.shape != (len(self.actuators),):
-            raise ValueError(
-                f"Robot: control must return shape ({len(self.actuators)},), one input for each actuator, not {inputs.shape}."
-            )
+        inputs = jnp.asarray(params.input, q.dtype)
+        if self.control is not None:
+            own = jnp.asarray(self.control(t, q, v, params), q.dtype)
+            if own.shape != (len(self.actuators),):
+                raise ValueError(
+                    f"Robot: control must return shape ({len(self.actuators)},), one input for each actuator, not {own.shape}."
+                )
+            inputs = inputs + own
         return passive + inputs @ params.gear.astype(q.dtype)
 
     def position(self, q: Positions, site: str, params: RobotParams | None = None) -> Vector:

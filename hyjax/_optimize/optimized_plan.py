@@ -1,0 +1,214 @@
+"""A step with inputs free in time that is optimal: the search, and its result."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._numerics.trees import select
+from .._results.shown import is_traced, Shown
+from .._results.table import Table
+from .._results.working import working
+from .._system.results import choose, described_code, nan_unless, RESULTS, SolveError
+from .._system.types import Flag, Scalar
+from .._system.where import Where
+from ..control.held_inputs import Plan
+from .constraint import Constraint, Objective
+from .interior_point import InteriorPoint, SearchHistory
+from .orbit_program import Bounds, unknowns_of
+from .plan_program import LONGEST, MET, plan_program, PlanProgram, SHORTEST
+from .stage_search import begin, code_of_search, search, StageSearch
+
+# Searches with raised limits along the arc.
+ROUNDS = 8
+# The largest shortfall, of rows of the order of 1, and the largest gap of a successful search.
+MISSED, COARSE = 1e-8, 1e-6
+
+
+class OptimizedPlan(Shown):
+    r"""An optimal step with inputs free in time.
+
+    **Attributes:** `plan`: the `Plan`, a trajectory but for `gap`; `hj.periodic_orbit(*gait.plan.orbit_guess)` is its orbit,
+    with multipliers. `value`: of the objective. `multipliers`: of the equality constraints' rows $g - b$, and
+    `ending_multipliers` of the inequalities that hold at the ends, in the order of the constraints; `arc_multipliers` of those
+    along the arc, the sum over the points of an interval, shape `(intervals, rows)`: the derivative of the value by the limit,
+    for `at_most` minus that. `error`: the largest residual of the optimality conditions, in scaled functions. `shortfall`: the
+    most by which a row along the arc falls short of its limit, relative to the row's size, by parabolas through nine points of
+    each interval. `gap`: the largest distance of an interval's end, flown in eight times smaller steps, from the next state,
+    relative to the state's size. `rounds`: searches, each with the limits raised where they were not met between points;
+    `iterations`: evaluations in the last of them, with its `history`. `program`: the nonlinear program. `result`:
+    `successful`; `infeasible`, where no step lessens the violations; `optimum_not_found`, also where a shortfall above 1e-8 or
+    a gap above 1e-6 is left (take more intervals), or the duration is a fifth of that of the guess or five times as long;
+    `grazing` where the guard does not fall at the end; `unexpected_transition` where it falls before, or the domain is left;
+    `nonfinite` where the guess has no finite values.
+
+    **Example:**
+
+    >>> cart = hj.Mode(lambda t, x, p: jnp.stack([x[1], p]), ("place", "speed"))
+    >>> turn = hj.Transition("cart", "cart", lambda t, x, p: 1 - x[0], lambda t, x, p: jnp.stack([0 * x[0], x[1]]))
+    >>> step = hj.ReturnMap(hj.HybridSystem({"cart": cart}, (turn,)), sequence=("cart",))
+    >>> inputs = hj.control.HeldInputs(step, lambda p: p, intervals=4)
+    >>> guess = inputs.plan(jnp.array([[0.0, 0.5], [1.0, 0.5]]), 2.0, jnp.array(0.0))
+    >>> effort = hj.objectives.integral(lambda t, x, p: p**2)
+    >>> start = hj.Constraint(lambda orbit, p: orbit.x[1], equals=0.4)
+    >>> time = hj.Constraint(hj.objectives.period, equals=2.0)
+    >>> gait = hj.optimize(guess, effort, constraints=[start, time])
+    >>> print(f"{gait.value:.6f}", gait.result)
+    0.060000 successful
+    """
+
+    plan: Plan
+    value: Scalar
+    multipliers: Float[Array, " equalities"]
+    ending_multipliers: Float[Array, " inequalities"]
+    arc_multipliers: Float[Array, "intervals rows"]
+    error: Scalar
+    shortfall: Scalar
+    gap: Scalar
+    rounds: Int[Array, ""]
+    iterations: Int[Array, ""]
+    history: SearchHistory
+    result: RESULTS
+    program: PlanProgram
+
+    @property
+    def params(self):
+        """The parameters of the model."""
+        return self.plan.params
+
+    def _tables(self):
+        return (_table(self),)
+
+
+def optimize_plan(
+    plan: Plan, objective: Objective, where: Where | None, constraints: Constraint | Sequence, bounds: Bounds, method:
+    InteriorPoint, throw: bool,
+) -> OptimizedPlan:  # fmt: skip
+    """`hyjax.optimize` of a plan."""
+    constraints = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
+    if wrong := [each for each in constraints if not isinstance(each, Constraint)]:
+        raise ValueError(f"optimize: {wrong[0]!r} is not a constraint. Write hj.Constraint(function, at_least=...).")
+    if where is None and bounds is not None:
+        raise ValueError(
+            f"optimize: bounds={bounds} are of the parameters that where= picks; of the input, see HeldInputs."
+        )
+    unknowns = None if where is None else unknowns_of(where, plan.params, bounds, plan.x.dtype)
+    if unknowns is not None and plan.held.leaf(plan.params) in unknowns.free:
+        raise ValueError("optimize: where picks the input of the plan, which is free already.")
+    with working("optimizing: compiling"):
+        found = _optimized(plan, objective, constraints, unknowns, method)
+    if throw and not is_traced(found) and found.result != RESULTS.successful:
+        raise SolveError(_failure(found), found.result._value, found)
+    return found
+
+
+@eqx.filter_jit
+def _optimized(plan: Plan, objective, constraints, unknowns, method: InteriorPoint) -> OptimizedPlan:
+    first = plan_program(plan, objective, constraints, unknowns)
+    eps = float(jnp.finfo(plan.x.dtype).eps)
+    met = max(MET, 8 * eps)
+
+    with_raised = lambda raised: eqx.tree_at(lambda each: each.raised, first, raised)
+
+    def one(carry):
+        rounds, raised, state, checked, _ = carry
+        # Zero before the first search.
+        higher = jnp.maximum(raised + checked.rows, 0)
+        program = with_raised(higher)
+        later = search(program.staged, method, begin(program.staged, method, state.point, rounds > 0))
+        found, solved = Checked(*program.shortfall(later.point)), later.error <= method.accept
+        # A search from an optimum that finds none is the last, and the optimum before it stays.
+        raised, state, checked = select((rounds < 1) | solved, (higher, later, found), (raised, state, checked))
+        more = solved & (found.worst > met)
+        return rounds + 1, raised, state, checked, more.astype(jnp.int32)
+
+    start = begin(first.staged, method, first.point(plan), jnp.array(False))
+    none = Checked(jnp.zeros_like(first.raised), jnp.zeros((), plan.x.dtype), jnp.array(False))
+    again = lambda carry: (carry[0] < ROUNDS) & (carry[4] > 0)
+    carry = jnp.array(0), first.raised, start, none, jnp.array(1, jnp.int32)
+    rounds, raised, state, checked, _ = jax.lax.while_loop(again, one, carry)
+    return _result(with_raised(raised), method, rounds, state, checked)
+
+
+class Checked(NamedTuple):
+    """What `shortfall` says."""
+
+    rows: Float[Array, "intervals kinds"]
+    gap: Scalar
+    strays: Flag
+
+    @property
+    def worst(self) -> Scalar:
+        """The largest shortfall, at least zero."""
+        return jnp.max(self.rows, initial=0.0)
+
+
+def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSearch, checked: Checked) -> OptimizedPlan:
+    scales, point = program.scales, state.point
+    closing = program.sizes.state + 1
+    kinds = max(program.raised.shape[1], 1)
+    count = point.dual.shape[1] - int(sum(program.held.limited)) * program.sizes.inputs
+    rows = point.dual[:, :count].reshape(len(point.dual), -1, kinds if count else 1)
+    # Written so that NaN fails.
+    eps = float(jnp.finfo(point.states.dtype).eps)
+    sound = (checked.worst <= max(MISSED, 64 * eps)) & (checked.gap <= max(COARSE, 1e4 * eps))
+    part, falls = point.states[-1, program.sizes.state], _own_rows(program, state.sample.ending)[2]
+    free = (part > 1.01 * SHORTEST) & (part < 0.99 * LONGEST)
+    result = code_of_search(state, method)
+    good = result == RESULTS.successful
+    result = choose(good & ~(sound & free), RESULTS.optimum_not_found, result)
+    result = choose(good & ~(falls > 1e-6), RESULTS.grazing, result)
+    result = choose(good & checked.strays, RESULTS.unexpected_transition, result)
+    return OptimizedPlan(
+        plan=program.plan(point),
+        value=nan_unless(result != RESULTS.nonfinite, state.sample.value * scales.value),
+        multipliers=-(point.multipliers * scales.value / scales.equal)[closing:],
+        ending_multipliers=(point.ending_dual * scales.value / scales.ending)[
+            : _constraint_rows(program, point.ending_dual)
+        ],
+        arc_multipliers=jnp.sum(rows, axis=1)[:, : program.raised.shape[1]] * scales.value / scales.rows,
+        error=state.error,
+        shortfall=checked.worst,
+        gap=checked.gap,
+        rounds=rounds,
+        iterations=state.iterations,
+        history=eqx.tree_at(lambda each: each.objective, state.history, state.history.objective * scales.value),
+        result=result,
+        program=program,
+    )
+
+
+def _own_rows(program: PlanProgram, ending: Array) -> Array:
+    """The rows of the duration, of the guard's rate and of the parameters' bounds."""
+    return ending[_constraint_rows(program, ending) :]
+
+
+def _constraint_rows(program: PlanProgram, ending: Array) -> int:
+    return ending.size - 3 - (0 if program.unknowns is None else 2 * program.unknowns.scale.size)
+
+
+def _table(gait: OptimizedPlan) -> Table:
+    low, high = np.min(np.asarray(gait.plan.inputs)), np.max(np.asarray(gait.plan.inputs))
+    rows = [
+        ["objective", f"{float(gait.value):.12g}"],
+        ["duration", f"{float(gait.plan.duration):.12g}"],
+        ["inputs", f"{low:.6g} to {high:.6g}"],
+        ["optimality residual", f"{float(gait.error):.1e}"],
+        ["shortfall between points", f"{float(gait.shortfall):.1e}"],
+        ["gap", f"{float(gait.gap):.1e}"],
+        ["searches, evaluations in the last", f"{int(gait.rounds)}, {int(gait.iterations)}"],
+    ]
+    return Table("OptimizedPlan", rows, notes=[described_code(gait.result)])
+
+
+def _failure(gait: OptimizedPlan) -> str:
+    violation = np.asarray(gait.history.violation)[max(int(gait.iterations) - 1, 0)]
+    return (
+        f"optimize: {described_code(gait.result)} The search ended at the objective {float(gait.value):.9g} with the residual "
+        f"{float(gait.error):.1e} of the optimality conditions and violations up to {float(violation):.1e}, after "
+        f"{int(gait.iterations)} evaluations. With throw=False the result is returned. ({gait.result})"
+    )

@@ -1,0 +1,321 @@
+"""Inputs of a step that are free in time: closed forms, independent digits, derivatives against autodiff, steps against a dense
+solution."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax._testing import (
+    ASKED,
+    COEFFICIENTS,
+    fly,
+    NODES,
+    residual,
+    Sizes,
+    Staged,
+    StageProgram,
+    stages_evaluate,
+    stages_newton_direction,
+    stride,
+    WEIGHTS,
+)  # fmt: skip
+from hyjax.models import powered_compass_gait as walker
+
+CART = hj.Mode(lambda t, x, p: jnp.stack([x[1], p]), ("place", "speed"))
+TURN = hj.Transition("cart", "cart", lambda t, x, p: 1 - x[0], lambda t, x, p: jnp.stack([0 * x[0], x[1]]))
+STEP = hj.ReturnMap(hj.HybridSystem({"cart": CART}, (TURN,)), sequence=("cart",))
+INPUTS = hj.control.HeldInputs(STEP, lambda p: p, intervals=4)
+EFFORT = hj.objectives.integral(lambda t, x, p: p**2)
+START = hj.Constraint(lambda orbit, p: orbit.x[1], equals=0.4, name="start")
+TIME = hj.Constraint(hj.objectives.period, equals=2.0)
+
+
+def crude(inputs=INPUTS, dtype=float):
+    return inputs.plan(jnp.array([[0.0, 0.5], [1.0, 0.5]], dtype), jnp.array(1.8, dtype), jnp.zeros((), dtype))
+
+
+@pytest.fixture(scope="module")
+def cart():
+    return hj.optimize(crude(), EFFORT, constraints=[START, TIME])
+
+
+def test_a_cart_of_closed_form(cart):
+    """Least effort over the distance 1 in the time T, with the speed b at both ends: u is linear, J = 12 (1 - bT)^2 / T^3, and
+    the multipliers are its derivatives by b and T. The barrier's parameter ends at 1e-11."""
+    assert_allclose(cart.value, 0.06, rtol=1e-10)
+    assert_allclose(cart.multipliers, [-1.2, -0.33], rtol=1e-9)
+    assert_allclose(cart.plan.inputs[:, 0], [0.3, 0.15, 0, -0.15], atol=1e-9)
+    assert_allclose(cart.plan.inputs[:, 1], [0.15, 0, -0.15, -0.3], atol=1e-9)
+    assert cart.gap < 1e-14 and cart.shortfall == 0 and cart.result == hj.RESULTS.successful
+    assert "objective" in str(cart) and "0.06" in str(cart)
+
+
+def test_the_plan_is_a_trajectory_of_its_map(cart):
+    """The return map of the held inputs closes, in the plan's duration, and its multipliers are those of the cart: 1 for the
+    speed, which nothing restores, and 0 for place, clock and interval."""
+    step, x, params = cart.plan.orbit_guess
+    after = step(x, params)
+    assert_allclose(after.x, x, atol=1e-9)
+    assert_allclose(after.time, cart.plan.duration, rtol=1e-9)
+    assert after.jumps == 4
+    assert params.inputs.shape == (4, 2) and step.system.modes["cart"].coordinates == (
+        "place", "speed", "clock", "interval",
+    )  # fmt: skip
+    force = cart.plan.held.given(lambda t, x, p: p)
+    assert_allclose(force(jnp.array(0.0), x, params), 0.3 - 0.15 / 2, atol=1e-9)
+
+
+def test_a_limit_along_the_arc_holds_between_the_points():
+    """The speed at most m: u falls linearly to 0 at t1 = 3 (mT - 1) / (2 (m - b)) = 1/2, the length of an interval, then the cart
+    coasts. J = 2 a^2 t1 / 3 with a = 2 (m - b) / t1."""
+    limit = hj.Constraint(hj.objectives.largest(lambda t, x, p: x[1]), at_most=0.52)
+    gait = hj.optimize(crude(), EFFORT, constraints=[START, TIME, limit])
+    # Rows near the plateau keep a distance from the limit, of the barrier's parameter over their multipliers.
+    assert_allclose(gait.value, 0.0768, rtol=1e-7)
+    assert gait.shortfall <= 1e-9
+    # The derivative by the limit, which is minus the sum over the points for `at_most`: by differences of the closed form.
+    times = lambda m: 3 * (2 * m - 1) / (2 * (m - 0.4))
+    effort = lambda m: 2 * (2 * (m - 0.4) / times(m)) ** 2 * times(m) / 3
+    slope = (effort(0.52 + 1e-5) - effort(0.52 - 1e-5)) / 2e-5
+    assert_allclose(-jnp.sum(gait.arc_multipliers), slope, rtol=2e-3)
+
+
+def test_limits_of_the_input():
+    """Inputs of at most 0.25 instead of 0.3: they are at their limits for a while, and cost more."""
+    inputs = hj.control.HeldInputs(STEP, lambda p: p, intervals=8, low=-0.25, high=0.25)
+    gait = hj.optimize(crude(inputs), EFFORT, constraints=[START, TIME])
+    assert jnp.max(jnp.abs(gait.plan.inputs)) <= 0.25 + 1e-10
+    # Saturated until s, then linear to the middle at T/2 = 1: the distance 1 needs 2 (a (1/2 - s^2/6) ...), solved below.
+    a = 0.25
+    # v(1) - b = a s + a (1 - s) / 2; the distance of the half step is b + a s (1 - s / 2) + a (1 - s)^2 / 3 = 1/2.
+    s = float(np.roots([a * (1 / 3 - 1 / 2), a * (1 - 2 / 3), a / 3 - 0.1])[-1])
+    assert 0 < s < 1
+    assert_allclose(gait.value, 2 * a**2 * (s + (1 - s) / 3), rtol=2e-3)
+    assert gait.value > 0.06
+
+
+def test_a_batch_and_a_gradient():
+    """Under `jit` and `vmap`, with limits that are traced; of single lanes the same values."""
+
+    @jax.jit
+    @jax.vmap
+    def efforts(duration):
+        time = hj.Constraint(hj.objectives.period, equals=duration)
+        found = hj.optimize(crude(), EFFORT, constraints=[START, time], throw=False)
+        return found.value, found.result._value
+
+    durations = jnp.array([1.5, 2.0, 2.2])
+    values, codes = efforts(durations)
+    assert_allclose(values, 12 * (1 - 0.4 * durations) ** 2 / durations**3, rtol=1e-9)
+    assert jnp.all(codes == hj.RESULTS.successful._value)
+
+
+def test_single_precision():
+    gait = hj.optimize(
+        crude(dtype=jnp.float32), EFFORT, constraints=[START, TIME], method=hj.InteriorPoint(accept=1e-4), throw=False
+    )
+    assert gait.plan.x.dtype == jnp.float32
+    assert_allclose(gait.value, 0.06, rtol=1e-3)
+
+
+def test_what_cannot_be():
+    """Constraints that contradict each other are `infeasible`, with the violation said; a guess without values is `nonfinite`."""
+    slow = hj.Constraint(hj.objectives.along(lambda t, x, p: x[1]), at_most=0.45)
+    found = hj.optimize(crude(), EFFORT, constraints=[START, TIME, slow], throw=False)
+    assert found.result == hj.RESULTS.infeasible
+    with pytest.raises(hj.SolveError, match="violations up to"):
+        hj.optimize(crude(), EFFORT, constraints=[START, TIME, slow])
+    broken = hj.objectives.integral(lambda t, x, p: jnp.log(-1 - p**2))
+    assert hj.optimize(crude(), broken, constraints=[START, TIME], throw=False).result == hj.RESULTS.nonfinite
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"starts": 3}, "starts= is of the search from an orbit"),
+        ({"constraints": [lambda orbit, p: 0.0]}, "is not a constraint"),
+        ({"where": lambda p: p}, "the input of the plan, which is free already"),
+        ({"objective": lambda orbit, p: jnp.zeros(2)}, "must return a number"),
+        ({"objective": hj.objectives.largest(lambda t, x, p: x[1])}, "not of extreme values"),
+        ({"objective": hj.objectives.spectral_radius}, "'spectral_radius' of a plan is not known"),
+        (
+            {"constraints": [hj.Constraint(hj.objectives.along(lambda t, x, p: x[1]), equals=0.5)]},
+            "at_least or at_most",
+        ),
+    ],
+)
+def test_bad_arguments(changed, match):
+    objective = changed.pop("objective", EFFORT)
+    with pytest.raises((ValueError, AttributeError), match=match):
+        hj.optimize(crude(), objective, **{"constraints": [START], **changed})
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: hj.control.HeldInputs(STEP, lambda p: p, intervals=0), "intervals=0"),
+        (lambda: hj.control.HeldInputs(STEP, lambda p: p, intervals=2, degree=-1), "degree=-1"),
+        (lambda: hj.control.HeldInputs(STEP.repeated(2), lambda p: p, intervals=2), "of one stride"),
+        (lambda: hj.control.HeldInputs(STEP, lambda p: p, intervals=2, low=1.0, high=0.0), "low=1.0 must be below"),
+        (lambda: INPUTS.plan(jnp.zeros((2, 3)), 1.0, jnp.array(0.0)), r"\(knots, 2\)"),
+        (lambda: INPUTS.plan(jnp.zeros((2, 2)), -1.0, jnp.array(0.0)), "duration=-1.0"),
+        (lambda: INPUTS.plan(jnp.full((2, 2), jnp.nan), 1.0, jnp.array(0.0)), "finite"),
+    ],
+)
+def test_bad_plans(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def pendulum(s, x, v, w):
+    return v[0] * jnp.stack([x[1], -jnp.sin(x[0]) * v[1] + w[0] * jnp.cos(x[1]) + s * x[0], w[0] ** 2 + x[1] ** 2])
+
+
+def height(s, x, v, w):
+    return jnp.stack([x[0] * x[1] + v[1] * w[0] ** 2 + s, jnp.cos(x[0])])
+
+
+def test_second_derivatives_are_those_of_the_steps():
+    """Of a pendulum with a curved input and rows: against `jax.hessian` of the Runge-Kutta step written out. Rounding of sums of
+    some hundred terms of the order of 1."""
+
+    def flown(y):
+        x, v, u = y[:2], y[2:4], y[4:]
+        known, points = [], []
+        for c, row in zip(NODES, COEFFICIENTS, strict=True):
+            w = (1 - c) * u[:1] + c * u[1:]
+            at = x + sum((a * k[:2] for a, k in zip(row, known, strict=False)), jnp.zeros(2))
+            points.append((c, at, w))
+            known.append(pendulum(c, at, v, w))
+        moved = sum(b * k for b, k in zip(WEIGHTS, known, strict=True))
+        rows = jnp.stack([height(c, at, v, w) for c, at, w in (points[i] for i in ASKED)])
+        return jnp.concatenate([x + moved[:2], moved[2:]]), rows
+
+    y = jnp.array([0.3, -0.4, 0.7, 1.2, 0.5, -0.2])
+    costate, duals = jnp.array([0.4, -1.1, 0.8]), jnp.array([[0.3, 0.2], [1.0, -0.5], [0.6, 0.1]])
+    own = fly(pendulum, height, 1, (y[:2], y[2:4], y[4:]), costate, duals)
+    end, rows = flown(y)
+    assert_allclose(own.end, end, rtol=1e-13)
+    assert_allclose(own.rows, rows, rtol=1e-13)
+    end_by, rows_by = jax.jacfwd(flown)(y)
+    assert_allclose(own.end_by, end_by, atol=1e-13)
+    assert_allclose(own.rows_by, rows_by, atol=1e-13)
+    lagrangian = lambda y: costate @ flown(y)[0] - jnp.sum(duals * flown(y)[1])
+    assert_allclose(own.bend, jax.hessian(lagrangian)(y), atol=1e-12)
+
+
+def test_a_newton_step_is_that_of_the_whole_system():
+    """By recursion over the stages, against the solution of the linearized conditions of optimality in all variables at once: the
+    residual of these is linear along the step but for terms of second order, which fall with its square."""
+
+    def ends(whole):
+        equal = jnp.stack([whole[0] - whole[5] - 0.1, whole[1] ** 2 - whole[6]])
+        return whole[4] / whole[2] + 3 * whole @ whole, equal, whole[2:3]
+
+    sizes = Sizes(stages=3, state=2, same=2, totals=1, inputs=2, degree=1)
+    program = StageProgram(
+        lambda k, s, x, v, w: pendulum(s, x, v, w) / 3, lambda k, s, x, v, w: height(s, x, v, w) + 2,
+        lambda u: jnp.concatenate([u + 3, 3 - u]),
+        ends,
+        sizes,
+    )  # fmt: skip
+    draw = np.random.default_rng(1)
+    states = jnp.asarray(draw.uniform(0.4, 0.6, (4, sizes.whole)))
+    # Copies of what is the same in all stages, and of the start.
+    states = states.at[:, 2:4].set(states[0, 2:4]).at[:, 5:].set(states[0, :2])
+    rows = len(ASKED) * 2 + 4
+    positive = lambda *shape: jnp.asarray(draw.uniform(0.5, 1.5, shape))
+    point = Staged(
+        states, jnp.asarray(draw.uniform(-0.5, 0.5, (3, 2))), positive(3, rows), positive(1), positive(3, sizes.whole) / 10,
+        positive(2) / 10, positive(3, rows) / 10, positive(1),
+    )  # fmt: skip
+    mu, zero = jnp.array(0.1), jnp.array(0.0)
+    sample = stages_evaluate(program, point)
+    found = stages_newton_direction(program, point, sample, mu, zero, zero, jnp.array(False))
+
+    def conditions(point):
+        sample = stages_evaluate(program, point)
+        pulled = jnp.einsum("kab,ka->kb", sample.by_state, point.costates) - jnp.einsum(
+            "kra,kr->ka", sample.rows_by_state, point.dual
+        )
+        inputs = jnp.einsum("kab,ka->kb", sample.by_input, point.costates) - jnp.einsum(
+            "kra,kr->ka", sample.rows_by_input, point.dual
+        )
+        last = sample.gradient + point.multipliers @ sample.equal_by_state - point.ending_dual @ sample.ending_by_state
+        parts = (
+            sample.gap, sample.equal, sample.rows - point.slack, sample.ending - point.ending_slack,
+            pulled[1:] - point.costates[:-1], inputs, last - point.costates[-1], pulled[0] @ sizes.embedding,
+            point.slack * point.dual - mu, point.ending_slack * point.ending_dual - mu,
+        )  # fmt: skip
+        return jnp.concatenate([part.ravel() for part in parts])
+
+    # The shift is a multiple of the identity in all states and inputs.
+    moves, none = found.step.states, jnp.zeros_like
+    shifted = (
+        none(sample.gap), none(sample.equal), none(sample.rows), none(sample.ending), moves[1:-1], found.step.inputs, moves[-1],
+        moves[0] @ sizes.embedding, none(point.slack), none(point.ending_slack),
+    )  # fmt: skip
+    value, along = jax.jvp(conditions, (point,), (found.step,))
+    along = along + found.shift * jnp.concatenate([part.ravel() for part in shifted])
+    assert_allclose(along, -value, atol=1e-8 * float(jnp.max(jnp.abs(found.step.costates))))
+    worst, primal = residual(program, point, sample, mu)
+    assert worst >= primal > 0
+
+
+@pytest.mark.slow
+def test_the_compass_gait_of_least_effort():
+    """Push-off and torque of the compass gait at speed 0.3, whose foot comes down at 0.001 at least: J = 0.0659804614894, P =
+    0.1409356507917 by Gauss collocation of 10 and 20 elements with IPOPT (CasADi 3.8), which relaxes limits by 1e-8."""
+    params = eqx.tree_at(lambda p: (p.stiffness, p.push_off), walker.Params(), (jnp.array(0.0), jnp.array(0.1)))
+    effort = hj.objectives.integral(lambda t, x, p: p.controller.torque**2)
+    length = hj.objectives.step_length(walker.travel)
+
+    def falls(orbit, p):
+        stance, swing, stance_rate, swing_rate = orbit.arc_ends[0][0]
+        return jnp.sin(stance) * stance_rate - jnp.sin(swing) * swing_rate
+
+    limits = (
+        hj.Constraint(falls, at_least=1e-3 - 1e-8),
+        hj.Constraint(hj.objectives.speed(walker.travel), equals=0.3),
+    )
+    inputs = hj.control.HeldInputs(
+        walker.step, lambda p: p.controller.torque, intervals=20, degree=2, low=-0.2, high=0.2
+    )
+    guess = inputs.plan(jnp.array([[0.2, -0.2, -0.3, 0.3], [-0.2, 0.2, -0.3, 0.3]]), 1.32, params)
+    gait = hj.optimize(
+        guess, lambda orbit, p: (effort(orbit, p) + p.push_off**2) / length(orbit, p), where=lambda p: p.push_off,
+        bounds=(0.0, 1.0), constraints=limits,
+    )  # fmt: skip
+    assert_allclose(gait.value, 0.0659804614894, rtol=2e-10)
+    assert_allclose(gait.params.push_off, 0.1409356507917, rtol=1e-8)
+    assert_allclose(gait.plan.duration, 1.33579318133, rtol=1e-8)
+    # The plan is an orbit of the map with its inputs as parameters; its largest multiplier is that of a foot that nearly grazes.
+    orbit = hj.periodic_orbit(*gait.plan.orbit_guess)
+    assert_allclose(orbit.period, gait.plan.duration, rtol=1e-9)
+    assert orbit.spectral_radius > 100
+    # A push-off chosen once a step stabilizes it.
+    feedback = hj.control.stride_feedback(orbit, where=lambda p: p.own.push_off)
+    assert jnp.max(jnp.abs(feedback.multipliers)) < 0.6
+
+
+def test_many_equal_arcs_are_a_loop():
+    """A ball that bounces six times: the stride with a loop over its arcs has the numbers of the stride written out."""
+    from hyjax.models import bouncing_ball as ball
+
+    x, params, names = jnp.array([1.0, 0.0]), ball.Params(), ("flight",) * 6
+    integrator = hj.ReturnMap(ball.system, sequence=names, integrator=hj.Integrator()).integrator
+    run = lambda x: stride.run_stride(ball.system, jnp.array(0.0), x, params, names, integrator)
+    looped, slope = run(x), jax.jacfwd(lambda x: run(x).x)(x)
+    many, stride.MANY = stride.MANY, 100
+    try:
+        written, written_slope = run(x), jax.jacfwd(lambda x: run(x).x)(x)
+    finally:
+        stride.MANY = many
+    assert len(looped.impacts) == len(written.impacts) == 6
+    for own, other in zip(jax.tree.leaves(looped), jax.tree.leaves(written), strict=True):
+        assert_allclose(own, other, rtol=1e-13, atol=1e-13)
+    assert_allclose(slope, written_slope, rtol=1e-11, atol=1e-12)
