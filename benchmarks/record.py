@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 NOT_RUN = ("peers.py", "record.py", "gpu.py")  # imported; this file; needs an accelerator, and is run by its own name
-PACKAGES = ("hyjax-dynamics", "jax", "jaxlib", "diffrax", "optimistix", "numpy", "scipy", "heyoka")
+PACKAGES = ("hyjax-dynamics", "jax", "jaxlib", "diffrax", "optimistix", "numpy", "scipy", "heyoka", "casadi")
 
 
 def processor() -> str:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._numerics.eager import dense_run
 from .._numerics.trees import select
 from .._results.shown import is_traced, Shown
 from .._results.table import Table
@@ -106,7 +107,7 @@ def optimize_plan(
     return found
 
 
-@eqx.filter_jit
+@dense_run
 def _optimized(plan: Plan, objective, constraints, unknowns, method: InteriorPoint) -> OptimizedPlan:
     first = plan_program(plan, objective, constraints, unknowns)
     eps = float(jnp.finfo(plan.x.dtype).eps)

@@ -74,3 +74,17 @@ def test_the_multiplier_from_the_file_is_that_of_the_closed_form():
     gait = jax.jit(lambda p: LAW.hybrid_zero_dynamics(strike, CURVES.phase_stop, p, nodes=32))(ROBOT.params)
     assert_allclose([gait.multiplier, gait.period], [0.6173914423177391, 0.510539053865709], rtol=1e-12)
     assert gait.defect < 1e-11
+
+
+def test_inputs_are_leaves_of_the_parameters():
+    """Motors are driven by the parameters as by a control, and by the sum of both."""
+    u, other = jnp.array([3.0, -1.0, 2.0, 0.5]), jnp.array([1.0, 1.0, -4.0, 0.0])
+    q, v = np.random.default_rng(3).uniform(-0.5, 0.5, (2, 7))
+    driven = dataclasses.replace(ROBOT, control=lambda t, q, v, params: u)
+    at = jnp.array(0.0), jnp.asarray(q), jnp.asarray(v)
+    held = lambda u: dataclasses.replace(ROBOT.params, input=u)
+    expected = driven.mechanism.acceleration(*at, ROBOT.params)
+    assert_allclose(ROBOT.mechanism.acceleration(*at, held(u)), expected, rtol=1e-13)
+    both = driven.mechanism.acceleration(*at, held(other))
+    assert_allclose(both, ROBOT.mechanism.acceleration(*at, held(u + other)), rtol=1e-12)
+    assert_allclose(ROBOT.params.input, 0)
