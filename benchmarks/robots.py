@@ -1,10 +1,11 @@
 """How long does the step of least effort of RABBIT take, beside direct collocation with CasADi and IPOPT?
 
-min (1/L) integral u^2 dt at a speed, from mirrored poses joined by straight lines: |u| <= 150 N m, friction 0.6 and a normal force
-of 50 N at least, a clearance of 0.04 (1 - (x/L)^2) m, knees bent by 0.05 at least, the impulse of the strike inside the cone, the old
-foot leaves upward. 25 intervals: hyjax with linear torques and exact arcs; CasADi by Hermite and Simpson, with quadratic torques,
-the problem of Chevallereau et al. (2003) as this file states it in both. Where CasADi is installed (`pip install casadi`) it is
-built and solved in the same run, and its torques are replayed. Then 64 optima over speed and slope, in two threads.
+min (1/L) integral u^2 dt at a speed, from mirrored poses joined by straight lines: |u| <= 150 N m, friction 0.6 and a normal
+force of 50 N at least, a clearance of 0.04 (1 - (x/L)^2) m, knees bent by 0.05 at least, the impulse of the strike inside the
+cone, the old foot leaves upward. 25 intervals: hyjax with linear torques and exact arcs; CasADi by Hermite and Simpson, with
+quadratic torques, the problem of Chevallereau et al. (2003) as this file states it in both. Where CasADi is installed (`pip
+install casadi`) it is built and solved in the same run, and its torques are replayed. Then 64 optima over speed and slope, in
+two threads.
 
     python benchmarks/robots.py [--intervals 25] [--speeds 8] [--slopes 8]
 """
@@ -31,7 +32,6 @@ from hyjax.models import rabbit  # noqa: E402
 
 BODY = rabbit.Params()
 CONVERGED = 259.604
-HALF = 75.0
 
 
 class Params(NamedTuple):
@@ -257,18 +257,23 @@ def by_casadi(intervals, speed=0.75):
     node_u, middle_u = nodes[: 4 * (n + 1)].reshape(n + 1, 4), nodes[4 * (n + 1) :].reshape(n, 4)
     at, length = states[0], values[-1] / n
     for k in range(n):
-        torque = lambda s, k=k: (
-            (1 - s) * (1 - 2 * s) * node_u[k] + 4 * s * (1 - s) * middle_u[k] + s * (2 * s - 1) * node_u[k + 1]
-        )
+        torques = node_u[k], middle_u[k], node_u[k + 1]
         for j in range(20):
-            s, step = j / 20, length / 20
-            rate = lambda s, at: np.asarray(field(at, torque(s))).ravel()
-            k1 = rate(s, at)
-            k2, k3 = rate(s + 1 / 40, at + step / 2 * k1), None
-            k3 = rate(s + 1 / 40, at + step / 2 * k2)
-            k4 = rate(s + 1 / 20, at + step * k3)
-            at = at + step / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+            at = replayed(field, torques, at, j / 20, length)
     return built, solved_in, float(found["f"]), call.stats()["iter_count"], float(np.max(np.abs(at - states[-1])))
+
+
+def replayed(field, torques, at, s, length):
+    """The state after a twentieth of an interval, by the classical method of order 4, under quadratic torques."""
+    first, middle, last = torques
+    torque = lambda s: (1 - s) * (1 - 2 * s) * first + 4 * s * (1 - s) * middle + s * (2 * s - 1) * last
+    rate = lambda s, at: np.asarray(field(at, torque(s))).ravel()
+    step = length / 20
+    k1 = rate(s, at)
+    k2 = rate(s + 1 / 40, at + step / 2 * k1)
+    k3 = rate(s + 1 / 40, at + step / 2 * k2)
+    k4 = rate(s + 1 / 20, at + step * k3)
+    return at + step / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
 
 
 def main():
@@ -314,8 +319,9 @@ def main():
         found = list(pool.map(lambda half: jax.block_until_ready(batch(jnp.asarray(half))), halves))
     spent = time.perf_counter() - begun
     values, codes = (np.concatenate([np.asarray(part[k]) for part in found]) for k in (0, 1))
+    good = int(np.sum(codes == 0))
     print(
-        f"{len(pairs)} optima over speed and slope in {spent:.1f} s, {np.sum(codes == 0)} successful; J {values.min():.1f} to {values.max():.1f}"
+        f"{len(pairs)} optima over speed and slope: {spent:.1f} s, {good} successful, J {values.min():.1f} to {values.max():.1f}"
     )
     if peer is not None:
         print(f"of {len(pairs)} times CasADi's solve: {spent / (len(pairs) * solved):.2f}")

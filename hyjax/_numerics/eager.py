@@ -25,8 +25,8 @@ _T = TypeVar("_T")
 OLDER_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
 SHORT = {"xla_backend_optimization_level": 0} | OLDER_EMITTERS
 LONG = {"xla_backend_optimization_level": 1} | OLDER_EMITTERS
-# In jaxlib 0.10 sums over arrays of many lanes are calls of a library, YNNPACK, five times as slow as XLA's own loops for the second
-# derivatives of a robot's accelerations at 350 states, 870 and 180 ms (no issue known upstream).
+# In jaxlib 0.10 sums over arrays of many lanes are calls of a library, YNNPACK, five times as slow as XLA's own loops: for the
+# second derivatives of a robot's accelerations at 350 states, 870 and 180 ms (no issue known upstream).
 OWN_SUMS = {"xla_cpu_experimental_ynn_fusion_type": ""} if jax.__version_info__[:2] == (0, 10) else {}
 # A batch of fewer lanes, of a stride or a few each, takes longer to compile than to run.
 FEW = 4096
