@@ -301,7 +301,7 @@ def _unrolled(
 def _place(equation: Any) -> Choice | None:
     """The innermost line outside JAX and equinox; None for an equation within a function of JAX that was traced elsewhere."""
     # "file:line:column (function)", the innermost last
-    found = re.findall(r"(?m)^(.*?):(\d+)[^/]* \(", source_info_util.summarize(equation.source_info, num_frames=8))
+    found = re.findall(r"(?m)^(.*?):(\d+)(?::\d+)? \(", source_info_util.summarize(equation.source_info, num_frames=8))
     return next(((file, int(line)) for file, line in reversed(found) if "equinox" not in Path(file).parts), None)
 
 

@@ -119,7 +119,8 @@ def _form(closed: ClosedJaxpr) -> Hashable:
 
 def _equal(number: Any, other: Any) -> bool:
     known = not any(isinstance(each, jax.core.Tracer) for each in (number, other))
-    return number is other or (known and np.array_equal(number, other))
+    # By bytes: 0.0 and -0.0 are two numbers.
+    return number is other or (known and np.asarray(number).tobytes() == np.asarray(other).tobytes())
 
 
 def _numbers(closed: ClosedJaxpr) -> list[Any]:
@@ -184,7 +185,7 @@ def _number(const: Any) -> Hashable:
     """A key that is equal for equal constants; of a traced one, of itself."""
     if isinstance(const, jax.core.Tracer) or jnp.issubdtype(const.dtype, jax.dtypes.extended):
         return id(const)
-    return const.dtype, const.shape, np.asarray(const).tobytes()
+    return const.dtype, const.shape, getattr(const, "weak_type", False), np.asarray(const).tobytes()
 
 
 def _key(eqn: Any, values: Sequence[Any]) -> Hashable | None:

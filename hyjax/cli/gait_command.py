@@ -96,6 +96,8 @@ def gait(
     else:
         with as_misuse():
             model = load_robot(name, contact or (), mirror or ())
+        if start and region is not None:
+            raise Misuse("--start and --region: give one of them; the search is around a state, or over a region.")
         if start:
             # The region is then that around the state.
             state = parse_start(model, start)

@@ -165,7 +165,8 @@ def starting_gait(
     from .._orbit.return_map import ReturnMap
     from .._results.working import working
 
-    if number is None and strides == 1 and modes == tuple(getattr(model, "sequence", ())) and hasattr(model, "guess"):
+    guessed = hasattr(getattr(model, "module", model), "guess")
+    if guessed and number is None and strides == 1 and modes == tuple(getattr(model, "sequence", ())):
         with working("looking for the gait near the model's guess"):
             orbit = periodic_orbit(ReturnMap(model.system, sequence=modes), model.guess(params), params, throw=False)
         if orbit.result == "successful":

@@ -43,6 +43,8 @@ def load_robot(name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = 
         )
     robot = from_mujoco(path, contacts=feet)
     if len(robot.touching) == 1:
+        if mirror:
+            raise Misuse("--mirror is of the two feet of a walker; there is one contact.")
         system, shown = _body(robot), robot
     elif len(robot.touching) == 2:
         shown = walker(robot, [each for each, *_ in robot.touching], mirror=_pairs(mirror) if mirror else None)
@@ -68,6 +70,9 @@ def _pairs(mirror: Sequence[str]) -> dict[str, str]:
     if list(mirror) == ["none"]:
         return {}
     pairs = [each.partition("=") for each in mirror]
+    each_name = [name.strip() for one, _, other in pairs for name in (one, other)]
+    if repeated := sorted({name for name in each_name if each_name.count(name) > 1}):
+        raise Misuse(f"--mirror: {', '.join(repeated)} is named twice. Name each joint once.")
     if wrong := [one + other for one, equals, other in pairs if not equals]:
         raise Misuse(
             f"--mirror: {wrong[0]!r} is not left=right, the names of two joints. Give none for legs that differ."

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .._flow.trajectory import Arc, Trajectory
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate
-from ..robots.robot import on_ground, Robot, RobotParams
+from ..robots.robot import first_plane, on_ground, Robot, RobotParams
 from .figure import pyplot
 from .placement import placed_arcs
 from .scene import scene, view_of
@@ -46,6 +46,7 @@ def robot_figure(
     """
     params = robot.params if params is None else params
     q = jnp.stack(params.reference) if q is None else jnp.asarray(q)
+    q = q if jnp.issubdtype(q.dtype, jnp.floating) else q.astype(float)
     poses = jnp.atleast_2d(q)
     if poses.ndim != 2 or poses.shape[1] != len(robot.coordinates):
         raise ValueError(
@@ -90,6 +91,14 @@ def animate_robot(
     >>> fall = hj.simulate(system, jnp.array([0.5, 0.0]), robot.params, mode="U", t1=0.2)
     >>> hj.plot.save_animation(hj.plot.animate_robot(robot, fall, fps=5), "ball.gif")
     """
+    count, modes = len(robot.coordinates), getattr(getattr(result, "system", None), "modes", {})
+    other = [mode.coordinates for mode in modes.values() if mode.coordinates[:count] != robot.coordinates]
+    if pose is None and other:
+        raise ValueError(
+            f"animate_robot: the states {', '.join(other[0])} do not begin with the robot's coordinates, "
+            f"{', '.join(robot.coordinates)}. Of a walker's gait, write gait.animate(walker); else give pose=, a function "
+            "pose(mode, x, params) that returns them."
+        )
     return animate(result, _model(robot, pose), **options)
 
 
@@ -112,5 +121,7 @@ def _model(robot: Robot, pose: Callable | None) -> SimpleNamespace:
     scenery = tuple(name for name, _, _, behind in robot.lines if behind)
     model = SimpleNamespace(outline=outline, scenery=scenery, title="")
     if robot.planes:
-        model.ground = lambda params: (params if isinstance(params, RobotParams) else robot.params).slope[0]
+        model.ground = lambda params: (params if isinstance(params, RobotParams) else robot.params).slope[
+            first_plane(robot)
+        ]
     return model

@@ -316,7 +316,7 @@ class Robot(eqx.Module):
         (point,), (radius,), _, _, (tangent,) = self._touches([k], q, params)
         rate = jax.jvp(lambda q: jnp.sum(tangent * self._carried(link, point, q, params)), (q,), (v,))[1]
         # The point that touches moves with the centre, and with the rotation rate, backward where the link rolls forward.
-        return rate - radius * jnp.sum(self._moves[0][link] * np.array(self.rolls) * v)
+        return rate - radius * jnp.sum((self._moves[0][link] * np.array(self.rolls)).astype(v.dtype) * v)
 
     def _rows(
         self, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: RobotParams
@@ -325,7 +325,7 @@ class Robot(eqx.Module):
         numbers, own = [], list(self.contacts.values())
         for each in contacts:
             k = each.gap.args[0] if isinstance(each.gap, eqx.Partial) and each.gap.args else None
-            if not isinstance(k, int) or (each.gap, each.slip) != (own[k].gap, own[k].slip):
+            if not isinstance(k, int) or not 0 <= k < len(own) or (each.gap, each.slip) != (own[k].gap, own[k].slip):
                 return None
             numbers.append(k)
         if not numbers:
@@ -453,13 +453,22 @@ _ANGLES = np.linspace(0, 2 * np.pi, 33)
 _RIM = np.moveaxis(np.array([[np.cos(_ANGLES), -np.sin(_ANGLES)], [np.sin(_ANGLES), np.cos(_ANGLES)]]), 2, 0)
 
 
+def first_plane(robot: Robot) -> int:
+    """The number of the plane of the first contact."""
+    return robot.touching[0][4] if robot.touching else 0
+
+
 @eqx.filter_jit
-def on_ground(robot: Robot, q: Positions, params: RobotParams) -> dict[str, Float[Array, "count 2"]]:
-    """The lines of a picture along the plane of the first contact and above it; without a contact, those of `outline`."""
+def on_ground(
+    robot: Robot, q: Positions, params: RobotParams, plane: int | None = None
+) -> dict[str, Float[Array, "count 2"]]:
+    """The lines of a picture along a plane and above it, by default that of the first contact; without one, those of
+    `outline`."""
     lines = robot.outline(q, params)
     if not robot.planes:
         return lines
-    slope, height = (jnp.asarray(each[0], q.dtype) for each in (params.slope, params.height))
+    plane = first_plane(robot) if plane is None else plane
+    slope, height = (jnp.asarray(each[plane], q.dtype) for each in (params.slope, params.height))
     sine, cosine = jnp.sin(slope), jnp.cos(slope)
     turned = {name: points @ jnp.array([[cosine, sine], [-sine, cosine]]) for name, points in lines.items()}
     return {name: points - jnp.stack([jnp.zeros_like(height), height]) for name, points in turned.items()}

@@ -78,11 +78,12 @@ class Walker(eqx.Module):
         q, acceleration = _pinned(robot, stance, theta, params), motions @ _acceleration(mass, force) + turning
         # The slides move all bodies: what they lack is the force of the ground alone.
         lacks = inertia(mechanism, q, params) @ acceleration - load(mechanism, now, q, motions @ rate, params)
-        return jnp.linalg.solve(_by_slides(robot, stance, q, params).T, lacks[:2])
+        return _inverse(_by_slides(robot, stance, q, params)).T @ lacks[:2]
 
     def outline(self, mode: str, x: State, params: RobotParams) -> dict[str, Float[Array, "count 2"]]:
         """The lines of a picture, along the ground and above it, from where the stance foot stands; see `Robot.outline`."""
-        points = on_ground(self.robot, self.pinned(mode, _halves(x)[0], params), params)
+        plane = self.robot.touching[self._feet(mode)[0]][4]
+        points = on_ground(self.robot, self.pinned(mode, _halves(x)[0], params), params, plane)
         # A compiled program sorts the names, but the first line has a colour of its own.
         return {name: points[name] for name, *_ in self.robot.lines}
 
@@ -97,7 +98,7 @@ class Walker(eqx.Module):
         return params.slope[self.robot.touching[self.feet[0][0]][4]]
 
     def _feet(self, mode: str) -> tuple[int, int]:
-        return self.feet[self.sequence.index(mode)]
+        return self.feet[named("Walker", "mode", mode, self.sequence)]
 
 
 def walker(
@@ -121,7 +122,9 @@ def walker(
     `shortest`: of the steps, m. The robot walks along the ground in the direction of the plane's tangent: down a positive slope.
 
     **Returns:** a `Walker`; `hj.ReturnMap(walker.system, sequence=walker.sequence)` is its map, of states $(\theta, \dot\theta)$
-    without the slides; parameters are a `RobotParams`. The robot's `control` acts, with `t` the time since the strike.
+    without the slides; parameters are a `RobotParams`. The robot's `control` acts, with `t` the time since the start of the
+    stride or the simulation, which strikes within it do not set back. Legs that change places must stay alike: a mass of one leg
+    alone that is changed in the parameters is that of the stance leg.
     `ValueError` for other feet, for a robot without such slides, and for legs that are not alike where they are to change places.
     Analyses fail as `outside_domain` where the robot has fallen.
 
@@ -212,7 +215,8 @@ def alike(names: Sequence[str]) -> dict[str, str]:
         )
         for name in names:
             swapped = re.sub(one, like, name, flags=re.IGNORECASE)
-            if swapped != name and swapped in names and name not in pairs:
+            known = {*pairs, *pairs.values()}
+            if swapped != name and swapped in names and not known & {name, swapped}:
                 pairs[name] = swapped
     return pairs
 
@@ -223,6 +227,16 @@ def _check_base(robot: Robot, first: int, other: int) -> None:
         raise ValueError(
             "walker: the first two coordinates must be slides that move all bodies, such as x and z, not "
             f"{', '.join(robot.coordinates[:2])}. Give the first body two joints of the type slide, before its hinge."
+        )
+    held = [
+        name
+        for name in ("damping", "stiffness")
+        if any(np.any(np.asarray(each) != 0) for each in getattr(robot.params, name)[:2])
+    ]
+    if held:
+        raise ValueError(
+            f"walker: the slides {', '.join(robot.coordinates[:2])} have {' and '.join(held)}, which would hold the robot "
+            'in the air. Give them damping="0" stiffness="0".'
         )
     if not np.all(np.array(robot.rolls)[np.array(robot.turns)]):
         raise ValueError("walker: the robot must move in one plane, with all hinges along one axis.")

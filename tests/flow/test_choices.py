@@ -101,6 +101,13 @@ def test_a_jump_is_named(name, traced):
     )
 
 
+def test_a_jump_that_is_typed_at_a_prompt():
+    """Of a function without a file."""
+    typed = eval(compile("lambda t, x, p: jnp.where(x[0] < 1, 1.0, 2.0)", "<stdin>", "eval"))
+    (message,) = of_field(typed, False)
+    assert "jumps at <stdin>:1" in message
+
+
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.medium)], ids=["known", "traced"])
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_what_is_continuous_is_not_named(name, traced):

@@ -103,7 +103,9 @@ def test_a_motion_in_other_coordinates():
     rod = next(line for line in animation._fig.axes[0].lines if line.get_gid() == "leg 0")  # pyright: ignore
     t = 5 * 2.0 / 10
     assert_allclose(rod.get_xydata(), [[0, 0], [-np.sin(t), -np.cos(t)]], rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match=r"a state of 1 coordinates gives no pose of 7, x, z, .* Give pose="):
+    with pytest.raises(
+        ValueError, match=r"states angle do not begin with .* x, z, .*gait.animate\(walker\); else give"
+    ):
         ROBOT.animate(run)
 
 

@@ -172,6 +172,9 @@ def test_pairs_of_names():
     )
     pairs = {"hip_left": "hip_right", "LeftKnee": "RightKnee", "ankle_L": "ankle_R", "toe1": "toe2"}
     assert alike(names) == pairs
+    # No name is in two pairs: the numbers count joints, not legs.
+    names = ("left_joint1", "left_joint2", "right_joint1", "right_joint2")
+    assert alike(names) == {"left_joint1": "right_joint1", "left_joint2": "right_joint2"}
 
 
 HEAVY = leg("l") + leg("r").replace('mass="2"', 'mass="2.1"')
@@ -182,6 +185,9 @@ REFUSED = {
         file(leg("l") + leg("r"), ""), {}
     ),
     "the legs are not alike: their masses differ. Pair": (file(HEAVY), {}),
+    "the slides x, z have damping, which would hold": (
+        file(leg("l") + leg("r"), '<joint name="x" type="slide" axis="1 0 0" damping="1"/><joint name="z" type="slide"/>'), {}
+    ),
     "the legs are not alike: their forces differ": (file(leg("l") + leg("r").replace('"0.2"', '"0.3"')), {}),
     "'hip' must be one of the coordinates": (ROUND, {"mirror": {"hip": "hip_r"}}),
 }  # fmt: skip
