@@ -112,7 +112,7 @@ def compiles_fast(lanes: int) -> bool:
     return {Purpose.by_size: lanes < FEW, Purpose.first_result: True, Purpose.run_time: False}[_setting["purpose"]]
 
 
-def _compiled(fn: Callable[_P, _T], options: dict[str, int | bool]) -> Callable[_P, _T]:
+def _compiled(fn: Callable[_P, _T], options: dict[str, int | bool] | dict[str, str]) -> Callable[_P, _T]:
     ordinary = eqx.filter_jit(fn)
     # Of the ordinary function, not of `fn`: so JAX traces `fn` once for both.
     alone = eqx.filter_jit(ordinary, compiler_options=options)  # pyright: ignore
