@@ -73,15 +73,9 @@ def travel(mode, x, p):
 
 
 def ground(t, x, p):
-    q, v, acceleration = x[:5], x[5:], swing(t, x, p)[5:]
-
-    def momentum(q, v):
-        whole, rates = jax.jvp(lambda q: rabbit.pinned(q, p.body), (q,), (v,))
-        return rabbit.free_mass(whole, p.body)[:2] @ rates
-
-    along, up = jax.jvp(momentum, (q, v), (v, acceleration))[1]
+    along, up = rabbit.foot_force(x, swing(t, x, p)[5:], p.body)
     weight = rabbit.weight(p.body)
-    along, up = along - weight * jnp.sin(p.slope), up + weight * jnp.cos(p.slope)
+    along, up = along - weight * jnp.sin(p.slope), up - weight * (1 - jnp.cos(p.slope))
     return jnp.stack([0.6 * up - along, 0.6 * up + along, up - 50])
 
 

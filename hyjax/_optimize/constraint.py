@@ -1,6 +1,6 @@
 """Constraints of an optimization: functions of an orbit that are to be equal to, at least or at most a number."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import equinox as eqx
@@ -92,6 +92,20 @@ class Constraint(eqx.Module):
 
         unequal = [row for relation, limit in given for row in named(relation, limit, rows)]
         return named("=", self.equals, counts[0]), unequal
+
+
+def all_constraints(given: Constraint | Sequence) -> tuple[Constraint, ...]:
+    """One constraint or several as a tuple. `ValueError` for what is none."""
+    constraints = (given,) if isinstance(given, Constraint) else tuple(given)
+    if wrong := [each for each in constraints if not isinstance(each, Constraint)]:
+        raise ValueError(f"optimize: {wrong[0]!r} is not a constraint. Write hj.Constraint(function, at_least=...).")
+    return constraints
+
+
+def check_number(shape: tuple[int, ...]) -> None:
+    """`ValueError` unless this is the shape of a number, of an objective."""
+    if shape != ():
+        raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
 
 
 def is_concrete(value) -> bool:

@@ -21,7 +21,6 @@ adjoints.
 """
 
 from collections.abc import Callable
-from math import comb
 from typing import NamedTuple
 
 import diffrax as dfx
@@ -31,6 +30,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._system.types import Scalar, State
+from ..control.virtual_constraints import bezier
 
 
 def _extended_tableau() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -68,11 +68,6 @@ class Flown(NamedTuple):
     bend: Float[Array, "y y"]
 
 
-def bernstein(degree: int, s: np.ndarray) -> np.ndarray:
-    """The values of Bernstein's polynomials, shape `(points, degree + 1)`."""
-    return np.stack([comb(degree, i) * s**i * (1 - s) ** (degree - i) for i in range(degree + 1)], axis=-1)
-
-
 def points_of(flow: Flow, degree: int, x: State, v: Array, u: Array, begin: Scalar | float, part: float):
     """$Y_i$ and $K_i$ without those of the end and the middle, and the end with the integrals, of `part` of an interval from the
     fraction `begin` of it."""
@@ -89,12 +84,9 @@ def points_of(flow: Flow, degree: int, x: State, v: Array, u: Array, begin: Scal
     return points, known, jnp.concatenate([x + moved[:n], moved[n:]])
 
 
-def input_at(degree: int, u: Array, s: Scalar | float) -> Array:
+def input_at(degree: int, u: Array, s: Scalar) -> Array:
     """The input at a fraction of the interval, as a vector."""
-    rows = u.reshape(degree + 1, -1)
-    while len(rows) > 1:
-        rows = rows[:-1] + s * (rows[1:] - rows[:-1])
-    return rows[0]
+    return bezier(u.reshape(degree + 1, -1).T, s)
 
 
 def fly(
@@ -110,7 +102,7 @@ def fly(
     n, dtype, count = x.size, x.dtype, len(WEIGHTS) - 2
     starts, rates, end = points_of(flow, degree, x, v, u, 0.0, 1.0)
     s = jnp.asarray(NODES, dtype)
-    basis = jnp.asarray(bernstein(degree, NODES), dtype)
+    basis = jax.vmap(lambda s: bezier(jnp.eye(degree + 1, dtype=dtype), s))(s)
     inputs = basis @ u.reshape(degree + 1, -1)
     last = flow(s[count], end[:n], v, inputs[count])
     half = x + (jnp.asarray(COEFFICIENTS[-1, : count + 1], dtype) @ jnp.concatenate([rates, last[None]]))[:n]

@@ -21,7 +21,7 @@ from .._sweep.workers import threads_here, Workers
 from .._system.results import RESULTS, SolveError
 from .._system.where import Where
 from ..control.held_inputs import Plan
-from .constraint import Constraint, Objective
+from .constraint import all_constraints, check_number, Constraint, Objective
 from .interior_point import DONE, InteriorPoint, minimize, Minimum, minimum, run_search, Search, start_search
 from .nonlinear_program import NonlinearProgram
 from .optimized_orbit import failure, optimized, OptimizedOrbit
@@ -143,18 +143,14 @@ def _prepare(orbit, objective, where, constraints, bounds, method, starts, shoot
         raise ValueError(f"optimize: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0].")
     if not is_traced(orbit) and orbit.result != RESULTS.successful:
         raise ValueError("optimize: the orbit was not found, so there is nothing to start from: see its `result`.")
-    constraints = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
-    if wrong := [each for each in constraints if not isinstance(each, Constraint)]:
-        raise ValueError(f"optimize: {wrong[0]!r} is not a constraint. Write hj.Constraint(function, at_least=...).")
+    constraints = all_constraints(constraints)
     integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
     if integrator.loop == "checkpointed" and method.second_order:
         raise ValueError(
             "optimize: this integrator's adjoint gives first derivatives only. Use method=hj.InteriorPoint(second_order=False)."
         )
     unknowns = unknowns_of(where, orbit.params, bounds, orbit.x.dtype)
-    shape = eqx.filter_eval_shape(objective, orbit, orbit.params).shape
-    if shape != ():
-        raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
+    check_number(eqx.filter_eval_shape(objective, orbit, orbit.params).shape)
     count = lambda rows: eqx.filter_eval_shape(rows, orbit, orbit.params).size
     rows = tuple((count(each.equalities), count(each.inequalities)) for each in constraints)
     gait = OrbitProgram(

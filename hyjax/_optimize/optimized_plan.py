@@ -18,7 +18,7 @@ from .._system.results import choose, described_code, nan_unless, RESULTS, Solve
 from .._system.types import Flag, Scalar
 from .._system.where import Where
 from ..control.held_inputs import Plan
-from .constraint import Constraint, Objective
+from .constraint import all_constraints, Constraint, Objective
 from .interior_point import InteriorPoint, SearchHistory
 from .orbit_program import Bounds, unknowns_of
 from .plan_program import LONGEST, MET, plan_program, PlanProgram, SHORTEST
@@ -90,9 +90,7 @@ def optimize_plan(
     InteriorPoint, throw: bool,
 ) -> OptimizedPlan:  # fmt: skip
     """`hyjax.optimize` of a plan."""
-    constraints = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
-    if wrong := [each for each in constraints if not isinstance(each, Constraint)]:
-        raise ValueError(f"optimize: {wrong[0]!r} is not a constraint. Write hj.Constraint(function, at_least=...).")
+    constraints = all_constraints(constraints)
     if where is None and bounds is not None:
         raise ValueError(
             f"optimize: bounds={bounds} are of the parameters that where= picks; of the input, see HeldInputs."
@@ -157,7 +155,8 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
     # Written so that NaN fails.
     eps = float(jnp.finfo(point.states.dtype).eps)
     sound = (checked.worst <= max(MISSED, 64 * eps)) & (checked.gap <= max(COARSE, 1e4 * eps))
-    part, falls = point.states[-1, program.sizes.state], _own_rows(program, state.sample.ending)[2]
+    own = _constraint_rows(program)
+    part, falls = point.states[-1, program.sizes.state], state.sample.ending[own + 2]
     free = (part > 1.01 * SHORTEST) & (part < 0.99 * LONGEST)
     result = code_of_search(state, method)
     good = result == RESULTS.successful
@@ -168,9 +167,7 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
         plan=program.plan(point),
         value=nan_unless(result != RESULTS.nonfinite, state.sample.value * scales.value),
         multipliers=-(point.multipliers * scales.value / scales.equal)[closing:],
-        ending_multipliers=(point.ending_dual * scales.value / scales.ending)[
-            : _constraint_rows(program, point.ending_dual)
-        ],
+        ending_multipliers=(point.ending_dual * scales.value / scales.ending)[:own],
         arc_multipliers=jnp.sum(rows, axis=1)[:, : program.raised.shape[1]] * scales.value / scales.rows,
         error=state.error,
         shortfall=checked.worst,
@@ -183,13 +180,9 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
     )
 
 
-def _own_rows(program: PlanProgram, ending: Array) -> Array:
-    """The rows of the duration, of the guard's rate and of the parameters' bounds."""
-    return ending[_constraint_rows(program, ending) :]
-
-
-def _constraint_rows(program: PlanProgram, ending: Array) -> int:
-    return ending.size - 3 - (0 if program.unknowns is None else 2 * program.unknowns.scale.size)
+def _constraint_rows(program: PlanProgram) -> int:
+    """The number of rows at the end before those of the duration, of the guard's rate and of the parameters' bounds."""
+    return program.scales.ending.size - 3 - (0 if program.unknowns is None else 2 * program.unknowns.scale.size)
 
 
 def _table(gait: OptimizedPlan) -> Table:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from .._system.types import Flag, Params, Scalar, State
 from ..control.held_inputs import HeldInputs, Plan
-from .constraint import Constraint, Objective
+from .constraint import check_number, Constraint, Objective
 from .interval import ASKED, input_at, points_of
 from .orbit_program import Unknowns
 from .planned import Planned, Rate
@@ -55,8 +55,6 @@ class PlanProgram(eqx.Module):
     objective: Objective
     constraints: tuple[Constraint, ...]
     held: HeldInputs
-    low: Array
-    high: Array
     params: Params
     unknowns: Unknowns | None
     scales: PlanScales
@@ -123,7 +121,7 @@ class PlanProgram(eqx.Module):
         """The distances of the coefficients from the limits of the input."""
         own, scale = (each.reshape(self.held.degree + 1, -1) for each in (u, self.scales.input))
         rows = [jnp.zeros(0, u.dtype)]
-        for limited, limit, sign in zip(self.held.limited, (self.low, self.high), (1, -1), strict=True):
+        for limited, limit, sign in zip(self.held.limited, (self.held.low, self.held.high), (1, -1), strict=True):
             if limited:
                 limit = jnp.broadcast_to(jnp.ravel(limit).astype(u.dtype) / scale, own.shape)
                 finite = jnp.isfinite(limit)
@@ -185,8 +183,7 @@ class PlanProgram(eqx.Module):
         """The plan of a point, in its units."""
         x, v, _, _ = jax.vmap(self.sizes.parts, out_axes=(0, 0, 0, 0))(point.states)
         inputs = jax.vmap(self.coefficients)(point.inputs)
-        held = eqx.tree_at(lambda each: (each.low, each.high), self.held, (self.low, self.high), is_leaf=_is_none)
-        return Plan(held, x * self.scales.state, inputs, v[-1, 0] * self.scales.duration, self.params_at(v[-1]))
+        return Plan(self.held, x * self.scales.state, inputs, v[-1, 0] * self.scales.duration, self.params_at(v[-1]))
 
     def shortfall(self, point: Staged) -> tuple[Float[Array, "intervals kinds"], Scalar, Flag]:
         """By how much rows fall short of their limits in each interval, in units of their sizes, negative where they keep a
@@ -224,10 +221,6 @@ class PlanProgram(eqx.Module):
         return jnp.asarray(way.guard(*at), x.dtype), armed, jnp.array(True) if domain is None else domain(*at) > 0
 
 
-def _is_none(leaf) -> bool:
-    return leaf is None
-
-
 def _least(rows: Float[Array, "points kinds"]) -> Float[Array, " kinds"]:
     """The least value of each column, of the parabola through three points where it is between them."""
     left, middle, right = rows[:-2], rows[1:-1], rows[2:]
@@ -245,13 +238,13 @@ def plan_program(
     """The program from a guess, which gives the sizes of unknowns and functions. `ValueError` for an objective or a constraint
     that a plan does not know."""
     held, params, x = plan.held, plan.params, plan.x
-    assert held.map.sequence is not None
-    asked: Any = Planned(held.map.system, held.map.sequence, x[0], x[-1], plan.duration)
-    along = []
+    rates: list[Rate] = []
+    along: list[bool] = []
 
     def ask(start, end, duration, params):
-        asked.x, asked.nodes, asked.period = start, start[None], duration
-        asked.arc_ends, asked.jump_times = [end[None]], duration.reshape(1, 1)
+        assert held.map.sequence is not None
+        asked: Any = Planned(held.map.system, held.map.sequence, start, end, duration)
+        asked.rates = rates
         value = objective(asked, params)
         if asked.asked:
             raise ValueError("optimize: the objective of a plan is of its ends and integrals, not of extreme values.")
@@ -280,12 +273,10 @@ def plan_program(
             along.append(bool(asked.asked))
         return value
 
-    shape = eqx.filter_eval_shape(ask, x[0], x[-1], plan.duration, params).shape
-    if shape != ():
-        raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
+    check_number(eqx.filter_eval_shape(ask, x[0], x[-1], plan.duration, params).shape)
     program = PlanProgram(
-        objective, constraints, held._bare, held.low, held.high, params, unknowns, _unit_scales(plan, held, len(asked.rates)),
-        jnp.zeros((held.intervals, 0), x.dtype), tuple(asked.rates), tuple(along),
+        objective, constraints, held, params, unknowns, _unit_scales(plan, held, len(rates)),
+        jnp.zeros((held.intervals, 0), x.dtype), tuple(rates), tuple(along),
     )  # fmt: skip
     return _scaled(program, plan)
 

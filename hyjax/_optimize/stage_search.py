@@ -181,7 +181,7 @@ def _with_next_trial(program: StageProgram, method: InteriorPoint, state: StageS
     again = (state.rejected > 0) & ~stuck
 
     def new():
-        direction = newton_direction(program, point, sample, mu, state.shift, jnp.zeros_like(mu), restoring)
+        direction = newton_direction(program, point, sample, mu, state.shift, restoring)
         primal, dual = longest(point, direction.step, mu)
         return direction.step, direction.slope, primal, dual, direction.shift
 

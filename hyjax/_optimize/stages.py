@@ -218,11 +218,11 @@ class Direction(NamedTuple):
 
 
 def newton_direction(
-    program: StageProgram, point: Staged, sample: StageSample, mu: Scalar, last: Scalar, floor: Scalar, restoring: Flag
+    program: StageProgram, point: Staged, sample: StageSample, mu: Scalar, last: Scalar, restoring: Flag
 ) -> Direction:
     """The direction towards the solution of the barrier problem for `mu`.
 
-    **Arguments:** `last`: the last shift that was needed, zero before the first. `floor`: the least one. `restoring`: whether the
+    **Arguments:** `last`: the last shift that was needed, zero before the first. `restoring`: whether the
     step only closes the violations, by the shortest way.
     """
 
@@ -230,13 +230,13 @@ def newton_direction(
         shift, count, *_ = carry
         first = jnp.where(last > 0, jnp.maximum(last / 3, 1e-12), 1e-4)
         raised = jnp.where(shift > 0, jnp.where(last > 0, 8, 100) * shift, first)
-        shift = jnp.where(count > 0, raised, floor)
+        shift = jnp.where(count > 0, raised, 0)
         step, sound = _step(program, point, sample, mu, shift, restoring)
         return shift, count + 1, sound.astype(jnp.int32), step
 
     again = lambda carry: (carry[2] < 1) & (carry[1] < 30)
     zero = jnp.zeros((), jnp.int32)
-    start = jnp.asarray(floor, point.states.dtype), zero, zero, jax.tree.map(jnp.zeros_like, point)
+    start = jnp.zeros_like(last), zero, zero, jax.tree.map(jnp.zeros_like, point)
     shift, _, _, step = jax.lax.while_loop(again, trial, start)
     # Of a slack that grows from almost nothing the logarithm: the derivative promises what no step can hold.
     gain = lambda step, slack: jnp.sum(jnp.where(step > 0, jnp.log1p(jnp.maximum(step, 0) / slack), step / slack))

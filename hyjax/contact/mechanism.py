@@ -21,6 +21,12 @@ Forces = Float[Array, " m"]
 Motion = tuple[Float[Array, " contacts"], Float[Array, " rows"], Float[Array, " rows"], Float[Array, "rows m"]]
 
 
+def accelerated(mass: Float[Array, "m m"], force: Forces) -> Velocities:
+    """The accelerations by forces, differentiable to every order; NaN where the mass matrix is not positive definite."""
+    solved = lambda _, right: nan_unless(smallest_pivot(mass) > 0, solve_positive(mass, right))
+    return jax.lax.custom_linear_solve(lambda a: mass @ a, force, solved, symmetric=True)
+
+
 def no_forces(t: Time, q: Positions, v: Velocities, params: Params) -> Forces:
     return jnp.zeros_like(q)
 
@@ -72,9 +78,7 @@ class Mechanism(eqx.Module):
         `coriolis`. **Returns:** shape `(m,)`, differentiable to every order. NaN where `M` is not positive definite; `ValueError`
         for functions that return another shape.
         """
-        mass = inertia(self, q, params)
-        solved = lambda _, right: nan_unless(smallest_pivot(mass) > 0, solve_positive(mass, right))
-        return jax.lax.custom_linear_solve(lambda a: mass @ a, load(self, t, q, v, params), solved, symmetric=True)
+        return accelerated(inertia(self, q, params), load(self, t, q, v, params))
 
     def reduced(self, embedding: Callable[[Positions, Params], Positions]) -> "Mechanism":
         r"""The bodies held on a surface $q = \phi(\theta, p)$ without friction, such as a leg whose foot is pinned to the ground.

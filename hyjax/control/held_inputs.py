@@ -11,6 +11,7 @@ $k$ being zero. Where a step is longer than planned the last polynomial goes on.
 Source: Betts (2010), *Practical Methods for Optimal Control and Estimation Using Nonlinear Programming*, ch. 4.
 """
 
+import functools as ft
 from collections.abc import Callable
 
 import equinox as eqx
@@ -139,7 +140,7 @@ class HeldInputs(eqx.Module):
 
     @property
     def _bare(self) -> "HeldInputs":
-        # Without numbers and without the map, which has functions of its own.
+        # Without numbers: functions of equal inputs are equal.
         return eqx.tree_at(lambda each: (each.low, each.high), self, (None, None), is_leaf=lambda leaf: leaf is None)
 
     @property
@@ -251,13 +252,9 @@ def _ended(inputs: HeldInputs, t: Time, x: State, params: HeldParams) -> State:
     return jnp.concatenate([after, jnp.zeros(2, after.dtype)])
 
 
-_made: dict = {}
-
-
+@ft.cache
 def _held_step(inputs: HeldInputs) -> ReturnMap:
     """From the middle of the first interval to that of the next step's; made once: each new system would be compiled again."""
-    if inputs in _made:
-        return _made[inputs]
     ending, mode = inputs.ending, inputs.mode
     units = (*mode.units, inputs.map.system.time_unit or "1", "1") if mode.units else ()
     domain, armed = (None if each is None else inputs.given(each) for each in (mode.domain, ending.armed))
@@ -268,10 +265,9 @@ def _held_step(inputs: HeldInputs) -> ReturnMap:
     )
     ends = Transition(ending.source, ending.source, guard, eqx.Partial(_ended, inputs), armed)
     system = HybridSystem({ending.source: held}, (ends, clock), inputs.map.system.time_unit)
-    _made[inputs] = ReturnMap(
+    return ReturnMap(
         system,
         section=Section(ending.source, _middle),
         max_jumps=inputs.intervals + 1,
         integrator=inputs.map.integrator,
     )
-    return _made[inputs]

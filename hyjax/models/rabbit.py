@@ -330,8 +330,13 @@ def pinned(q, params):
 
 
 def ground_force(t, x, params):
-    """On the stance foot, along the ground and upward, N: it moves the centre of mass."""
-    q, v, acceleration = x[:5], x[5:], swing(t, x, params)[5:]
+    """On the stance foot, along the ground and upward, N."""
+    return foot_force(x, swing(t, x, params)[5:], params)
+
+
+def foot_force(x, acceleration, params):
+    """`ground_force` for accelerations of the coordinates: it moves the centre of mass."""
+    q, v = x[:5], x[5:]
 
     def momentum(q, v):
         whole, rates = jax.jvp(lambda q: pinned(q, params), (q,), (v,))

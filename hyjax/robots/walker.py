@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._numerics.elimination import smallest_pivot, solve_positive
-from .._system.results import nan_unless
+from .._numerics.elimination import solve_positive
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar, State, Time
-from ..contact.mechanism import inertia, load, Positions, Velocities
+from ..contact.mechanism import accelerated, inertia, load, Positions, Velocities
 from ..contact.strike import relabelling
 from .robot import Moved, named, on_ground, Robot, RobotParams
 
@@ -75,7 +74,7 @@ class Walker(eqx.Module):
         params = robot.params if params is None else params
         mechanism, now, (theta, rate) = robot.mechanism, jnp.asarray(t, x.dtype), _halves(x)
         mass, force, motions, turning = _standing(robot, stance, now, theta, rate, params)
-        q, acceleration = _pinned(robot, stance, theta, params), motions @ _acceleration(mass, force) + turning
+        q, acceleration = _pinned(robot, stance, theta, params), motions @ accelerated(mass, force) + turning
         # The slides move all bodies: what they lack is the force of the ground alone.
         lacks = inertia(mechanism, q, params) @ acceleration - load(mechanism, now, q, motions @ rate, params)
         return _inverse(_by_slides(robot, stance, q, params)).T @ lacks[:2]
@@ -162,7 +161,7 @@ def walker(
         def field(t, x, params):
             theta, rate = _halves(x)
             mass, force, *_ = _standing(bare, stance, t, theta, rate, params)
-            return jnp.concatenate([rate, _acceleration(mass, force)])
+            return jnp.concatenate([rate, accelerated(mass, force)])
 
         def height(t, x, params):
             return _centre_of_mass(bare, stance, _hung(_halves(x)[0]), params)
@@ -357,8 +356,3 @@ def _standing(robot: Robot, foot: int, t: Time, theta: Joints, rate: Joints, par
         q, v = _pinned(robot, foot, theta, params), motions @ rate
     force = robot.forces(t, q, v, params) - bias - mass @ turning
     return motions.T @ mass @ motions, motions.T @ force, motions, turning
-
-
-def _acceleration(mass: Float[Array, "joints joints"], force: Joints) -> Joints:
-    solved = lambda _, right: nan_unless(smallest_pivot(mass) > 0, solve_positive(mass, right))
-    return jax.lax.custom_linear_solve(lambda a: mass @ a, force, solved, symmetric=True)

@@ -48,14 +48,7 @@ def travel(mode, x, p):
 
 def ground(t, x, p):
     """Of the force on the stance foot what is left of friction 0.6 both ways, and of a normal force of 50 N."""
-    q, v, acceleration = x[:5], x[5:], swing(t, x, p)[5:]
-
-    def momentum(q, v):
-        whole, rates = jax.jvp(lambda q: rabbit.pinned(q, p.body), (q,), (v,))
-        return rabbit.free_mass(whole, p.body)[:2] @ rates
-
-    along, up = jax.jvp(momentum, (q, v), (v, acceleration))[1]
-    up = up + rabbit.weight(p.body)
+    along, up = rabbit.foot_force(x, swing(t, x, p)[5:], p.body)
     return jnp.stack([0.6 * up - along, 0.6 * up + along, up - 50])
 
 

@@ -235,7 +235,7 @@ def test_a_newton_step_is_that_of_the_whole_system():
     )  # fmt: skip
     mu, zero = jnp.array(0.1), jnp.array(0.0)
     sample = stages_evaluate(program, point)
-    found = stages_newton_direction(program, point, sample, mu, zero, zero, jnp.array(False))
+    found = stages_newton_direction(program, point, sample, mu, zero, jnp.array(False))
 
     def conditions(point):
         sample = stages_evaluate(program, point)
