@@ -94,6 +94,19 @@ class Constraint(eqx.Module):
         return named("=", self.equals, counts[0]), unequal
 
 
+def limits_of(constraints: Sequence[Constraint], rows: Sequence[tuple[int, int]]) -> list[Limit]:
+    """Of each row the name, the relation and the limit, NaN where that is traced; equalities first. `rows`: the numbers of both
+    kinds of each constraint."""
+    pairs = [each.limits(counts) for each, counts in zip(constraints, rows, strict=True)]
+    return [row for equal, _ in pairs for row in equal] + [row for _, unequal in pairs for row in unequal]
+
+
+def label_of(row: Limit) -> str:
+    """The name of a row, such as `speed = 0.3`."""
+    name, relation, limit = row
+    return f"{name} {relation} {'?' if np.isnan(limit) else f'{limit:.6g}'}"
+
+
 def all_constraints(given: Constraint | Sequence) -> tuple[Constraint, ...]:
     """One constraint or several as a tuple. `ValueError` for what is none."""
     constraints = (given,) if isinstance(given, Constraint) else tuple(given)

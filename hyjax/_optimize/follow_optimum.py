@@ -18,7 +18,7 @@ import dataclasses
 import functools as ft
 import math
 from collections.abc import Callable
-from typing import cast, NamedTuple
+from typing import cast, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -32,22 +32,28 @@ from .._results.working import working
 from .._system.results import RESULTS
 from .._system.where import leaf_names, one_leaf, Where
 from .constraint import Constraint, is_concrete
+from .follow_plan import follow_plan, NOT_FOUND, plan_branch, PlanCurve, SUCCESSFUL
 from .newton_steps import ActiveSet
 from .nonlinear_program import Sample
 from .optimized_orbit import OptimizedOrbit
+from .optimized_plan import OptimizedPlan
 from .optimum_branch import ActiveSetChange, OptimumBranch
 from .orbit_program import ExpandedOrbit, OrbitProgram, Unknowns
+from .plan_program import PlanProgram
 
 # Newton's method converges quadratically; a step that is halved so often has no optimum at its end.
 ITERATIONS, HALVINGS = 12, 6
 # The residual of the optimality conditions of a point, in scaled unknowns, and what is zero of a constraint or multiplier
 # relative to its size.
 ACCEPT, ZERO = 1e-9, 2e-12
-SUCCESSFUL, NOT_FOUND = cast(RESULTS, RESULTS.successful), cast(RESULTS, RESULTS.optimum_not_found)
+
+# The constraint whose limit varies, and the name of the limit.
+Limited = tuple[int, str]
+Program = TypeVar("Program", OrbitProgram, PlanProgram)
 
 
 def follow_optimum(
-    gait: OptimizedOrbit,
+    gait: OptimizedOrbit | OptimizedPlan,
     *,
     where: Where | None = None,
     limit: str | None = None,
@@ -57,16 +63,19 @@ def follow_optimum(
 ) -> OptimumBranch:
     r"""Follow an optimal gait over a parameter of the system, or over the limit of a constraint, to the value `stop`.
 
-    **Arguments:** `gait`: an optimum, from `optimize`. `where`: selects one parameter that was not optimized, as
-    `lambda p: p.slope`; or `limit`: the name of a constraint with one limit, such as `"speed"`. `stop`: where to end, in the
-    parameter's or the constraint's unit. `points`: steps of equal length; more where Newton's method needs them. `throw`: raise a
-    `SolveError` on failure; with `False`, `result` holds the code.
+    A plan is searched for from the last one by the program that found it, which is not compiled again, and belongs to the curve
+    where the search back ends at the last one.
 
-    **Returns:** `OptimumBranch`: unknowns, objective, multipliers and orbits at each point, and where the active set changes. By
-    second derivatives of the orbit. `result` is `successful` where `stop` was reached; `optimum_not_found` where the optimum
-    ends, in a fold or because it is no minimum any more; or the code of the orbit that was not found. Not under `jit`.
-    `ValueError` for a gait that was not optimized successfully, for other arguments that do not fit, and where the bounds leave
-    nothing to vary.
+    **Arguments:** `gait`: an optimum, from `optimize`, of an orbit or a plan. `where`: selects one parameter that was not
+    optimized, as `lambda p: p.slope`; or `limit`: the name of a constraint with one limit, such as `"speed"`. `stop`: where to
+    end, in the parameter's or the constraint's unit. `points`: steps of equal length; more where the search needs them. `throw`:
+    raise a `SolveError` on failure; with `False`, `result` holds the code.
+
+    **Returns:** `OptimumBranch`: unknowns, objective, multipliers and orbits or plans at each point, and where the active set
+    changes, of plans up to a step. By second derivatives of the orbit. `result` is `successful` where `stop` was reached;
+    `optimum_not_found` where the optimum ends, in a fold or because it is no minimum any more; or the code of the orbit or plan
+    that was not found. Not under `jit`. `ValueError` for a gait that was not optimized successfully, for other arguments that do
+    not fit, and where the bounds leave nothing to vary.
 
     **Example:**
 
@@ -85,9 +94,13 @@ def follow_optimum(
         raise ValueError("follow_optimum: the gait is no optimum: see its `result`.")
     if points < 1 or not math.isfinite(stop):
         raise ValueError(f"follow_optimum: points={points} must be at least 1, and stop={stop} finite.")
-    name, start, program, limited = parametric_program(gait, where, limit, stop)
+    name, start, place = followed_number(gait, where, limit)
     if stop == start:
         raise ValueError(f"follow_optimum: stop={stop} is the value of the gait itself.")
+    targets = [float(target) for target in np.linspace(start, stop, points + 1)]
+    if isinstance(gait, OptimizedPlan):
+        return _followed_plan(gait, name, place, targets, throw)
+    program, limited = parametric_program(gait, place, abs(stop - start))
     n, unknowns = gait.gradient.size, gait.program.unknowns
     bounds = np.asarray(unknowns.lower)[:n], np.asarray(unknowns.upper)[:n]
     curve = OptimumCurve(ft.partial(expanded, program, limited), gait.constraints.size - gait.active.size, bounds)
@@ -95,10 +108,7 @@ def follow_optimum(
     optima: list[Optimum] = []
     changes: list[ActiveSetChange] = []
 
-    def ended(code):
-        found = _branch(gait, name, optima, changes, code)
-        remedy = f"The attribute `result` of this error has the {len(optima)} points before, as has the call with throw=False."
-        return raise_failure("follow_optimum", found, remedy=remedy) if throw else found
+    ended = lambda code: _ended(_branch(gait, name, optima, changes, code), throw)
 
     with working(f"following an optimum over {name}") as say:
         u, orbit = np.asarray(unknowns.vector(gait.params)), program.expanded(gait.orbit)
@@ -106,10 +116,10 @@ def follow_optimum(
         if found is None:
             return ended(code)
         optima.append(found)
-        for target in np.linspace(start, stop, points + 1)[1:]:
+        for target in targets[1:]:
             while optima[-1].number != target:
                 say(f"{name} = {optima[-1].number:.6g}")
-                reached, code = curve.step(optima[-1], float(target))
+                reached, code = curve.step(optima[-1], target)
                 if reached is None:
                     return ended(code)
                 change = curve.change(optima[-1], reached)
@@ -135,6 +145,23 @@ def follow_optimum(
                         return ended(code)
                     optima[-1] = reached
     return ended(SUCCESSFUL)
+
+
+def _followed_plan(gait: OptimizedPlan, name: str, place: Limited | int, targets: list[float], throw: bool):
+    at = lambda program, number: (
+        program.with_parameter(place, number) if isinstance(place, int) else _with_limit(program, place, number)
+    )
+    with working(f"following an optimum over {name}") as say:
+        curve = PlanCurve(at, abs(targets[1] - targets[0]))
+        reached, changes, code = follow_plan(curve, gait, targets, lambda number: say(f"{name} = {number:.6g}"))
+    return _ended(plan_branch(name, reached, changes, code), throw)
+
+
+def _ended(found: OptimumBranch, throw: bool) -> OptimumBranch:
+    remedy = (
+        f"The attribute `result` of this error has the {len(found)} points before, as has the call with throw=False."
+    )
+    return raise_failure("follow_optimum", found, remedy=remedy) if throw else found
 
 
 class Expansion(NamedTuple):
@@ -163,10 +190,6 @@ class Expansion(NamedTuple):
         return (whole + whole.T) / 2
 
 
-# The constraint whose limit varies, and the name of the limit.
-Limited = tuple[int, str]
-
-
 def expanded(
     program: OrbitProgram, limited: Limited | None, u: np.ndarray, number: float, at: ExpandedOrbit
 ) -> tuple[Expansion | None, ExpandedOrbit, RESULTS]:
@@ -193,32 +216,40 @@ def _evaluate(program: OrbitProgram, u, at: ExpandedOrbit) -> Sample:
     return program(u, at)
 
 
-def parametric_program(
-    gait: OptimizedOrbit, where: Where | None, limit: str | None, stop: float
-) -> tuple[str, float, OrbitProgram, Limited | None]:
-    """The name and the first value of the number, a parameter or the limit of a constraint; the program, with a parameter as its
-    last unknown; and the limit. `ValueError` unless one of both is given. `stop`: the last value of the number."""
+def followed_number(
+    gait: OptimizedOrbit | OptimizedPlan, where: Where | None, limit: str | None
+) -> tuple[str, float, Limited | int]:
+    """The name and the first value of the number, and the limit or the leaf that it is. `ValueError` unless one of both is
+    given, a leaf that is not optimized."""
     if (where is None) == (limit is None):
         raise ValueError(
             "follow_optimum: give either `where`, a parameter of the system, or `limit`, the name of a constraint whose limit "
             "varies."
         )
-    program = dataclasses.replace(gait.program, second_order=True)
+    constraints, unknowns = gait.program.constraints, gait.program.unknowns
     if limit is not None:
-        place = _constraint(program.constraints, limit)
-        return limit, float(getattr(program.constraints[place[0]], place[1])), program, place
+        index, field = _constraint(constraints, limit)
+        return limit, float(getattr(constraints[index], field)), (index, field)
     assert where is not None
-    leaf, unknowns = one_leaf(where, gait.params, "follow_optimum"), program.unknowns
-    name = leaf_names(gait.params)[leaf]
-    if leaf in unknowns.free:
+    leaf = one_leaf(where, gait.params, "follow_optimum")
+    name, free = leaf_names(gait.params)[leaf], () if unknowns is None else unknowns.free
+    if leaf in free or (isinstance(gait, OptimizedPlan) and leaf == gait.plan.held.leaf(gait.params)):
         raise ValueError(f"follow_optimum: {name} is itself optimized. Choose a parameter that is not.")
-    start = float(jax.tree.leaves(gait.params)[leaf])
+    return name, float(jax.tree.leaves(gait.params)[leaf]), leaf
+
+
+def parametric_program(gait: OptimizedOrbit, place: Limited | int, size: float) -> tuple[OrbitProgram, Limited | None]:
+    """The program, with a parameter of that size as its last unknown; or the limit."""
+    program = dataclasses.replace(gait.program, second_order=True)
+    if not isinstance(place, int):
+        return program, place
+    unknowns = program.unknowns
     append = lambda array, value: jnp.append(array, jnp.asarray(value, array.dtype))
     unknowns = Unknowns(
-        gait.params, (*unknowns.free, leaf), append(unknowns.scale, abs(stop - start) or 1.0), append(unknowns.lower, -np.inf),
+        gait.params, (*unknowns.free, place), append(unknowns.scale, size), append(unknowns.lower, -np.inf),
         append(unknowns.upper, np.inf),
     )  # fmt: skip
-    return name, start, dataclasses.replace(program, unknowns=unknowns), None
+    return dataclasses.replace(program, unknowns=unknowns), None
 
 
 def _constraint(constraints: tuple[Constraint, ...], name: str) -> Limited:
@@ -236,7 +267,7 @@ def _constraint(constraints: tuple[Constraint, ...], name: str) -> Limited:
     return found[0], given[0]
 
 
-def _with_limit(program: OrbitProgram, place: Limited, number: float) -> OrbitProgram:
+def _with_limit(program: Program, place: Limited, number: float) -> Program:
     """The program with the number as that limit."""
     limit = lambda program: getattr(program.constraints[place[0]], place[1])
     return eqx.tree_at(limit, program, jnp.asarray(number, limit(program).dtype))

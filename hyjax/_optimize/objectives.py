@@ -373,7 +373,7 @@ def _extreme(name: str, function: Rate | Mapping[str, Rate], window: Window, sig
     _check_window(name, window)
     measure = _measure(name, function)
 
-    def extreme(orbit: Orbit, params: Params) -> Scalar:
+    def extreme(orbit: Orbit, params: Params) -> Scalar | Float[Array, " rows"]:
         if isinstance(orbit, Planned):
             return orbit.along(by_mode(name, function, orbit).get(orbit.mode_names[0]), window, sign)
         values = turning_values(measure(orbit), orbit, params, window).ravel()

@@ -16,7 +16,7 @@ from .._results.shown import Shown
 from .._results.table import Table, without_rounding
 from .._system.results import counted_codes, described_code, RESULTS
 from .._system.types import Params, Scalar
-from .constraint import Limit
+from .constraint import label_of, Limit, limits_of
 from .interior_point import Minimum, SearchHistory
 from .nonlinear_program import largest, NonlinearProgram
 from .orbit_program import OrbitProgram
@@ -96,16 +96,12 @@ class OptimizedOrbit(Shown):
     @property
     def labels(self) -> list[str]:
         """The names of the constraints' rows, equalities first."""
-        return [
-            f"{name} {relation} {'?' if np.isnan(limit) else f'{limit:.6g}'}" for name, relation, limit in self.limits
-        ]
+        return [label_of(row) for row in self.limits]
 
     @property
     def limits(self) -> list[Limit]:
         """Of each of these rows the name, the relation and the limit, NaN where that is traced."""
-        program = self.program
-        pairs = [each.limits(counts) for each, counts in zip(program.constraints, program.rows, strict=True)]
-        return [row for equal, _ in pairs for row in equal] + [row for _, unequal in pairs for row in unequal]
+        return limits_of(self.program.constraints, self.program.rows)
 
     @property
     def history(self) -> SearchHistory:

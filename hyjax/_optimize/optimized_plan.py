@@ -14,7 +14,7 @@ from .._numerics.trees import select
 from .._results.shown import is_traced, Shown
 from .._results.table import Table
 from .._results.working import working
-from .._system.results import choose, described_code, nan_unless, RESULTS, SolveError
+from .._system.results import choose, counted_codes, described_code, nan_unless, RESULTS, SolveError
 from .._system.types import Flag, Scalar
 from .._system.where import Where
 from ..control.held_inputs import Plan
@@ -23,6 +23,7 @@ from .interior_point import InteriorPoint, SearchHistory
 from .orbit_program import Bounds, unknowns_of
 from .plan_program import LONGEST, MET, plan_program, PlanProgram, SHORTEST
 from .stage_search import begin, code_of_search, search, StageSearch
+from .stages import Staged
 
 # Searches with raised limits along the arc.
 ROUNDS = 8
@@ -41,7 +42,8 @@ class OptimizedPlan(Shown):
     most by which a row along the arc falls short of its limit, relative to the row's size, by parabolas through nine points of
     each interval. `gap`: the largest distance of an interval's end, flown in eight times smaller steps, from the next state,
     relative to the state's size. `rounds`: searches, each with the limits raised where they were not met between points;
-    `iterations`: evaluations in the last of them, with its `history`. `program`: the nonlinear program. `result`:
+    `iterations`: evaluations in the last of them, with its `history`. `program`: the nonlinear program; `point`: its solution,
+    in its units. `result`:
     `successful`; `infeasible`, where no step lessens the violations; `optimum_not_found`, also where a shortfall above 1e-8 or
     a gap above 1e-6 is left (take more intervals), or the duration is a fifth of that of the guess or five times as long;
     `grazing` where the guard does not fall at the end; `unexpected_transition` where it falls before, or the domain is left;
@@ -75,14 +77,30 @@ class OptimizedPlan(Shown):
     history: SearchHistory
     result: RESULTS
     program: PlanProgram
+    point: Staged
 
     @property
     def params(self):
         """The parameters of the model."""
         return self.plan.params
 
+    @property
+    def system(self):
+        """The system of the model."""
+        return self.plan.held.map.system
+
+    def __len__(self) -> int:
+        """The number of plans in a batch; `TypeError` for one plan."""
+        if self.value.ndim == 0:
+            raise TypeError("This is one plan, not a batch of plans.")
+        return len(self.value)
+
+    def __getitem__(self, i) -> "OptimizedPlan":
+        """One plan, or several, of a batch; `TypeError` for one plan."""
+        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, self) if len(self) else self
+
     def _tables(self):
-        return (_table(self),)
+        return (_table(self) if self.value.ndim == 0 else _batch_table(self),)
 
 
 def optimize_plan(
@@ -99,37 +117,53 @@ def optimize_plan(
     if unknowns is not None and plan.held.leaf(plan.params) in unknowns.free:
         raise ValueError("optimize: where picks the input of the plan, which is free already.")
     with working("optimizing: compiling"):
-        found = _optimized(plan, objective, constraints, unknowns, method)
+        found = searched(*_first(plan, objective, constraints, unknowns), method, jnp.array(False))
     if throw and not is_traced(found) and found.result != RESULTS.successful:
         raise SolveError(_failure(found), found.result._value, found)
     return found
 
 
 @dense_run
-def _optimized(plan: Plan, objective, constraints, unknowns, method: InteriorPoint) -> OptimizedPlan:
-    first = plan_program(plan, objective, constraints, unknowns)
-    eps = float(jnp.finfo(plan.x.dtype).eps)
-    met = max(MET, 8 * eps)
+def _first(plan: Plan, objective, constraints, unknowns) -> tuple[PlanProgram, Staged]:
+    program = plan_program(plan, objective, constraints, unknowns)
+    # Of no weak type: else `searched` would be compiled again for another number.
+    strong = lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf
+    return jax.tree.map(strong, (program, program.point(plan)))
 
-    with_raised = lambda raised: eqx.tree_at(lambda each: each.raised, first, raised)
+
+@dense_run
+def searched(program: PlanProgram, point: Staged, method: InteriorPoint, warm: Flag) -> OptimizedPlan:
+    """The optimum from a point. `warm`: whether this is one of a program near by, with slacks, multipliers and raised limits."""
+    eps = float(jnp.finfo(point.states.dtype).eps)
+    met = max(MET, 8 * eps)
+    # Raised by a little more than what is missing, a row is met after a few searches, and lowered where it is raised by far too
+    # much. What fits exactly is found by many, as the least value jumps between intervals.
+    margin, excess = 30 * met, 1000 * met
+    with_raised = lambda raised: eqx.tree_at(lambda each: each.raised, program, raised)
 
     def one(carry):
-        rounds, raised, state, checked, _ = carry
-        # Zero before the first search.
-        higher = jnp.maximum(raised + checked.rows, 0)
-        program = with_raised(higher)
-        later = search(program.staged, method, begin(program.staged, method, state.point, rounds > 0))
-        found, solved = Checked(*program.shortfall(later.point)), later.error <= method.accept
+        rounds, raised, last, state, checked, _ = carry
+        # By secants. Rows are zero before the first search.
+        moved, change = raised - last[0], last[1] - checked.rows
+        slope = jnp.where(moved == 0, 1, jnp.clip(change / jnp.where(moved == 0, 1, moved), 0.2, 5))
+        astray = (checked.rows > 0) | (checked.rows < -excess)
+        higher = jnp.where(astray, jnp.maximum(raised + (checked.rows + margin) / slope, 0), raised)
+        higher_program = with_raised(higher)
+        later = search(
+            higher_program.staged, method, begin(higher_program.staged, method, state.point, warm | (rounds > 0))
+        )
+        found, solved = Checked(*higher_program.shortfall(later.point)), later.error <= method.accept
         # A search from an optimum that finds none is the last, and the optimum before it stays.
-        raised, state, checked = select((rounds < 1) | solved, (higher, later, found), (raised, state, checked))
-        more = solved & (found.worst > met)
-        return rounds + 1, raised, state, checked, more.astype(jnp.int32)
+        new, old = (higher, (raised, checked.rows), later, found), (raised, last, state, checked)
+        raised, last, state, checked = select((rounds < 1) | solved, new, old)
+        more = solved & ((found.worst > met) | jnp.any((found.rows < -excess) & (higher > excess)))
+        return rounds + 1, raised, last, state, checked, more.astype(jnp.int32)
 
-    start = begin(first.staged, method, first.point(plan), jnp.array(False))
-    none = Checked(jnp.zeros_like(first.raised), jnp.zeros((), plan.x.dtype), jnp.array(False))
-    again = lambda carry: (carry[0] < ROUNDS) & (carry[4] > 0)
-    carry = jnp.array(0), first.raised, start, none, jnp.array(1, jnp.int32)
-    rounds, raised, state, checked, _ = jax.lax.while_loop(again, one, carry)
+    start = begin(program.staged, method, point, warm)
+    none = Checked(jnp.zeros_like(program.raised), jnp.zeros((), point.states.dtype), jnp.array(False))
+    again = lambda carry: (carry[0] < ROUNDS) & (carry[-1] > 0)
+    carry = jnp.array(0), program.raised, (program.raised, none.rows), start, none, jnp.array(1, jnp.int32)
+    rounds, raised, _, state, checked, _ = jax.lax.while_loop(again, one, carry)
     return _result(with_raised(raised), method, rounds, state, checked)
 
 
@@ -155,7 +189,7 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
     # Written so that NaN fails.
     eps = float(jnp.finfo(point.states.dtype).eps)
     sound = (checked.worst <= max(MISSED, 64 * eps)) & (checked.gap <= max(COARSE, 1e4 * eps))
-    own = _constraint_rows(program)
+    own = constraint_rows(program)
     part, falls = point.states[-1, program.sizes.state], state.sample.ending[own + 2]
     free = (part > 1.01 * SHORTEST) & (part < 0.99 * LONGEST)
     result = code_of_search(state, method)
@@ -177,10 +211,11 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
         history=eqx.tree_at(lambda each: each.objective, state.history, state.history.objective * scales.value),
         result=result,
         program=program,
+        point=point,
     )
 
 
-def _constraint_rows(program: PlanProgram) -> int:
+def constraint_rows(program: PlanProgram) -> int:
     """The number of rows at the end before those of the duration, of the guard's rate and of the parameters' bounds."""
     return program.scales.ending.size - 3 - (0 if program.unknowns is None else 2 * program.unknowns.scale.size)
 
@@ -197,6 +232,21 @@ def _table(gait: OptimizedPlan) -> Table:
         ["searches, evaluations in the last", f"{int(gait.rounds)}, {int(gait.iterations)}"],
     ]
     return Table("OptimizedPlan", rows, notes=[described_code(gait.result)])
+
+
+def _batch_table(gaits: OptimizedPlan) -> Table:
+    columns = gaits.value, gaits.plan.duration, gaits.shortfall, gaits.gap
+    rows = [
+        [f"{value:.12g}", f"{duration:.12g}", f"{short:.1e}", f"{gap:.1e}"]
+        for value, duration, short, gap in zip(*map(np.asarray, columns), strict=True)
+    ]
+    heads = ["objective", "duration", "shortfall", "gap"]
+    return Table(
+        f"OptimizedPlan: {len(gaits)} plans",
+        rows,
+        heads,
+        notes=[f"{count} {name}" for name, count in counted_codes(gaits.result)],
+    )
 
 
 def _failure(gait: OptimizedPlan) -> str:

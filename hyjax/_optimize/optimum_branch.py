@@ -12,6 +12,7 @@ from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import described_code, RESULTS
+from .optimized_plan import OptimizedPlan
 
 if TYPE_CHECKING:
     import pandas
@@ -46,8 +47,9 @@ class OptimumBranch(Shown):
     **Attributes:** `numbers`: shape `(points,)`, in the unit of the parameter or constraint. `values`: of the objective.
     `unknowns`: the optimized parameters, in their units, `(points, n)`. `multipliers`: of the constraints' rows, `(points, m)`,
     as those of `OptimizedOrbit`. `bound_multipliers`: `(points, n)`. `active`: which inequalities hold as equalities, after the
-    point. `orbits`: a batch of `PeriodicOrbit`, or `None` without points. `changes`: of the active set, in order; each is a
-    point of the branch too. `result`: `successful` where the end was reached, else why the branch ends. `name`, `names`,
+    point. `orbits`: a batch of `PeriodicOrbit`, or `None` without points, and for plans; `plans`: a batch of `OptimizedPlan`, or
+    `None`. `changes`: of the active set, in order; each is a point of the branch too, of plans the first point with the other
+    set. `result`: `successful` where the end was reached, else why the branch ends. `name`, `names`,
     `labels`: of the number, the unknowns, and the rows.
 
     **Example:**
@@ -74,6 +76,7 @@ class OptimumBranch(Shown):
     name: str = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     labels: tuple[str, ...] = eqx.field(static=True)
+    plans: OptimizedPlan | None = None
 
     def __len__(self) -> int:
         """The number of points."""
@@ -88,14 +91,16 @@ class OptimumBranch(Shown):
         if self.orbits is not None:
             columns["period"] = np.asarray(self.orbits.period)
             columns["spectral radius"] = np.max(np.abs(np.asarray(self.orbits.multipliers)), axis=1)
+        if self.plans is not None:
+            columns["duration"] = np.asarray(self.plans.plan.duration)
         return columns
 
     def _tables(self):
         rows, heads, units = [], [], []
-        if self.orbits is not None:
+        if gaits := self.plans or self.orbits:
             columns = self._columns()
-            known = {name: about.get("units", "") for name, (_, about) in named_params(self.orbits.params).items()}
-            known["period"] = units_of(None, self.orbits.params, self.orbits.system).time
+            known = {name: about.get("units", "") for name, (_, about) in named_params(gaits.params).items()}
+            known["period"] = known["duration"] = units_of(None, gaits.params, gaits.system).time
             heads, units = [*columns], [known.get(name, "") for name in columns]
             shown = range(len(self)) if len(self) <= 12 else np.unique(np.linspace(0, len(self) - 1, 12).astype(int))
             rows = [[f"{column[k]:.9g}" for column in columns.values()] for k in shown]
@@ -107,8 +112,8 @@ class OptimumBranch(Shown):
         return (Table(caption, rows, heads, units, [*notes, described_code(self.result)]),)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """A row for each point: the number, the objective, the unknowns, the period and the spectral radius. `ImportError`
-        without pandas."""
+        """A row for each point: the number, the objective, the unknowns, the period and the spectral radius, or the
+        duration of a plan. `ImportError` without pandas."""
         return needed("pandas", "data", "Tables").DataFrame(self._columns())
 
     def plot(self):

@@ -28,8 +28,9 @@ from .stages import Sizes, Staged, StageProgram
 CHECKS = 8
 # The least and the largest duration, of that of the guess.
 SHORTEST, LONGEST = 0.2, 5.0
-# Of a fraction of the step at the end of a window; the value of a row outside of it, a size with which it is met.
-ROUNDING, OUTSIDE = 1e-6, 2.0
+# Of a fraction of the step at the end of a window; the value of a row outside of it, which is met and which no other row has by
+# chance.
+ROUNDING, OUTSIDE = 1e-6, 2 + 2.0**-20
 # Rows are of the order of 1; what falls short by less is met.
 MET = 1e-9
 
@@ -50,7 +51,7 @@ class PlanScales(eqx.Module):
 class PlanProgram(eqx.Module):
     """**Attributes:** `unknowns`: of parameters that vary, or `None`. `params`: of the model, without it. `scales`. `raised`:
     what the limits of rows in each interval are raised by, shape `(intervals, kinds)`. `rates`: whose integrals are asked for.
-    `along`: of each constraint whether it holds along the arc."""
+    `counts`: of each constraint the numbers of equalities and inequalities; `along`: whether it holds along the arc."""
 
     objective: Objective
     constraints: tuple[Constraint, ...]
@@ -60,6 +61,7 @@ class PlanProgram(eqx.Module):
     scales: PlanScales
     raised: Float[Array, "intervals kinds"]
     rates: tuple[Rate, ...] = eqx.field(static=True)
+    counts: tuple[tuple[int, int], ...] = eqx.field(static=True)
     along: tuple[bool, ...] = eqx.field(static=True)
 
     @property
@@ -74,6 +76,12 @@ class PlanProgram(eqx.Module):
 
     def params_at(self, v: Float[Array, " same"]) -> Params:
         return self.params if self.unknowns is None else self.unknowns.params_at(v[1:])
+
+    def with_parameter(self, leaf: int, value: float) -> "PlanProgram":
+        """The program with another value of a parameter that does not vary."""
+        trees = lambda program: [program.params] + ([] if program.unknowns is None else [program.unknowns.params])
+        place = lambda program: [jax.tree.leaves(tree)[leaf] for tree in trees(program)]
+        return eqx.tree_at(place, self, [jnp.asarray(value, jnp.result_type(each)) for each in place(self)])
 
     def coefficients(self, u: Float[Array, " inputs"]) -> Float[Array, "coefficients *input"]:
         """Of one interval, in their unit."""
@@ -97,7 +105,7 @@ class PlanProgram(eqx.Module):
         return step * jnp.concatenate([rate / scales.state, totals])
 
     def rows(self, k, s, x, v, w) -> Float[Array, " kinds"]:
-        """The rows along the arc, in units of their sizes; 2 outside of their windows."""
+        """The rows along the arc, in units of their sizes; outside of their windows `OUTSIDE`."""
         t, _, params = self._at(k, s, v, w)
         x = x * self.scales.state
         # Of the ends nothing is known here.
@@ -239,6 +247,7 @@ def plan_program(
     that a plan does not know."""
     held, params, x = plan.held, plan.params, plan.x
     rates: list[Rate] = []
+    counts: list[tuple[int, int]] = []
     along: list[bool] = []
 
     def ask(start, end, duration, params):
@@ -250,8 +259,7 @@ def plan_program(
             raise ValueError("optimize: the objective of a plan is of its ends and integrals, not of extreme values.")
         for each in constraints:
             asked.asked = asked.sense = 0
-            each.equalities(asked, params)
-            each.inequalities(asked, params)
+            sizes = each.equalities(asked, params).size, each.inequalities(asked, params).size
             sides = (each.at_least is not None) + (each.at_most is not None)
             if asked.asked and (each.equals is not None or asked.asked > sides):
                 raise ValueError(
@@ -271,12 +279,16 @@ def plan_program(
                     f"of the {held.intervals} intervals, such as {near}."
                 )
             along.append(bool(asked.asked))
+            # A function along the arc has its rows at a point.
+            asked.point = (duration, start, params) if along[-1] else None
+            counts.append((0, each.inequalities(asked, params).size) if along[-1] else sizes)
+            asked.point = None
         return value
 
     check_number(eqx.filter_eval_shape(ask, x[0], x[-1], plan.duration, params).shape)
     program = PlanProgram(
         objective, constraints, held, params, unknowns, _unit_scales(plan, held, len(rates)),
-        jnp.zeros((held.intervals, 0), x.dtype), tuple(rates), tuple(along),
+        jnp.zeros((held.intervals, 0), x.dtype), tuple(rates), tuple(counts), tuple(along),
     )  # fmt: skip
     return _scaled(program, plan)
 

@@ -11,7 +11,7 @@ from .._optimize.objectives import Negative
 from .._optimize.optimized_orbit import OptimizedOrbit
 from .._optimize.optimum_branch import OptimumBranch
 from .._results.labels import chosen_unit, named_params, units_of
-from .figure import BLUE, GREY, number, pyplot, quantity, signed, symbol, tidy, unit, VERMILION
+from .figure import BLUE, GREY, number, pyplot, quantity, signed, symbol, tidy, unit, VERMILION, with_unit
 from .orbit_axes import message_of, multiplier_plane, phase_portrait, portrait_panels, series_panels, time_series, widen
 from .setting import axis_of, head_of, put_title, title_of, unbroken
 
@@ -144,7 +144,8 @@ def _multipliers(gait: OptimizedOrbit, ax: "matplotlib.axes.Axes") -> None:
 
 
 def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
-    """Objective, each optimized parameter, and the spectral radius over the number; vertical lines where the active set changes.
+    """Objective, each optimized parameter, and the spectral radius or the duration of a plan over the number; vertical lines
+    where the active set changes.
 
     **Arguments:** `branch`: the result of `hyjax.follow_optimum`.
 
@@ -161,13 +162,18 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     >>> figure = hj.plot.optimum_figure(branch)
     >>> figure.savefig("optimum.png")
     """
-    if branch.orbits is None:
+    gaits = branch.plans or branch.orbits
+    if gaits is None:
         raise ValueError("optimum_figure: the branch has no points: see its `result`.")
-    radius = np.max(np.abs(np.asarray(branch.orbits.multipliers)), axis=1)
-    about = named_params(branch.orbits.params)
+    about = named_params(gaits.params)
     labelled = lambda name: axis_of(name, 0.0, about.get(name, (0, {}))[1].get("units", ""))[1]
     rows = [("objective", branch.values), *zip(map(labelled, branch.names), branch.unknowns.T, strict=True)]
-    rows.append(("max $|\\lambda|$", radius))
+    if branch.orbits is not None:
+        rows.append(("max $|\\lambda|$", np.max(np.abs(np.asarray(branch.orbits.multipliers)), axis=1)))
+    if branch.plans is not None:
+        rows.append(
+            (with_unit("$T$", unit(units_of(None, gaits.params, gaits.system).time)), branch.plans.plan.duration)
+        )
     fig, axes = pyplot().subplots(len(rows), 1, figsize=(6, 1.7 * len(rows) + 0.5), sharex=True, layout="constrained")
     for axis, (label, values) in zip(axes, rows, strict=True):
         # A parameter that a constraint holds at zero is zero up to rounding, whose picture would be noise.
@@ -175,10 +181,11 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
         axis.set_ylabel(label)
         for change in branch.changes:
             axis.axvline(change.number, color="0.6", linewidth=0.8, linestyle=":")
-    axes[-1].axhline(1, color="0.6", linewidth=0.8)
+    if branch.orbits is not None:
+        axes[-1].axhline(1, color="0.6", linewidth=0.8)
     axes[-1].set_xlabel(labelled(branch.name))
     fig.align_ylabels(axes)
     varied = (branch.name, *branch.names)
-    one = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, branch.orbits.params)
-    put_title(fig, title_of(None, one, without=varied, system=branch.orbits.system), 11)
+    one = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, gaits.params)
+    put_title(fig, title_of(None, one, without=varied, system=gaits.system), 11)
     return fig

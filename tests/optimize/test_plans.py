@@ -1,6 +1,8 @@
 """Inputs of a step that are free in time: closed forms, independent digits, derivatives against autodiff, steps against a dense
 solution."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -82,6 +84,82 @@ def test_a_limit_along_the_arc_holds_between_the_points():
     effort = lambda m: 2 * (2 * (m - 0.4) / times(m)) ** 2 * times(m) / 3
     slope = (effort(0.52 + 1e-5) - effort(0.52 - 1e-5)) / 2e-5
     assert_allclose(-jnp.sum(gait.arc_multipliers), slope, rtol=2e-3)
+
+
+class Driven(NamedTuple):
+    """A force and the mass that it moves."""
+
+    force: jax.Array
+    mass: jax.Array
+
+
+@pytest.fixture(scope="module")
+def limited():
+    """A cart of mass 1 with the speed at most 0.52, which it has not at the speed 0.48 of both ends."""
+    cart = hj.Mode(lambda t, x, p: jnp.stack([x[1], p.force / p.mass]), ("place", "speed"))
+    step = hj.ReturnMap(hj.HybridSystem({"cart": cart}, (TURN,)), sequence=("cart",))
+    inputs = hj.control.HeldInputs(step, lambda p: p.force, intervals=4, low=-1.0)
+    guess = inputs.plan(jnp.array([[0.0, 0.5], [1.0, 0.5]]), 2.0, Driven(jnp.array(0.0), jnp.array(1.0)))
+    limit = hj.Constraint(hj.objectives.largest(lambda t, x, p: x[1]), at_most=0.52, name="fastest")
+    limits = [eqx.tree_at(lambda each: each.equals, START, jnp.asarray(0.48, float)), limit, TIME]
+    effort = hj.objectives.integral(lambda t, x, p: p.force**2)
+    return hj.optimize(guess, effort, constraints=limits)
+
+
+def least_effort_of(start, fastest=0.52):
+    """Of the cart over the distance 1 in the time 2, as in the tests above."""
+    duration = np.minimum(3 * (2 * fastest - 1) / (2 * (fastest - start)), 1.0)
+    free = 12 * (1 - 2 * start) ** 2 / 8
+    return np.where(start > 0.46, free, 2 * (2 * (fastest - start) / duration) ** 2 * duration / 3)
+
+
+def test_a_plan_over_a_limit(limited):
+    """The speed of both ends from 0.48 to 0.4: the largest speed is 0.75 - b/2, at its limit 0.52 from 0.46 on. Where t1 is no
+    end of an interval, linear forces cost more than the optimum: by 1.3 % at most."""
+    branch = hj.follow_optimum(limited, limit="start", stop=0.4, points=5)
+    assert_allclose(branch.numbers[[0, -1]], [0.48, 0.4], rtol=1e-15)
+    free = branch.numbers > 0.46 - 1e-9
+    assert_allclose(branch.values[free], least_effort_of(branch.numbers[free]), rtol=1e-7)
+    assert_allclose(branch.values, least_effort_of(branch.numbers), rtol=0.014)
+    assert np.all(branch.values > least_effort_of(branch.numbers) - 1e-9)
+    (change,) = branch.changes
+    assert change.name == "fastest <= 0.52" and change.active and 0.4 <= change.number < 0.46
+    assert branch.labels == ("start = 0.48", "period = 2", "fastest <= 0.52") and branch.active.shape[1] == 1
+    # The value is once differentiable by each limit, and at 0.4 that by the fastest speed is known.
+    assert_allclose(branch.multipliers[free, 0], -6 * (1 - 2 * branch.numbers[free]), rtol=1e-6)
+    slope = (least_effort_of(0.4, 0.52 + 1e-5) - least_effort_of(0.4, 0.52 - 1e-5)) / 2e-5
+    assert_allclose(-branch.multipliers[-1, 2], slope, rtol=2e-3)
+    assert "fastest <= 0.52 becomes active" in str(branch) and list(branch.to_pandas()) == [
+        "start", "objective", "duration",
+    ]  # fmt: skip
+    # Back again, from a plan of the branch.
+    again = hj.follow_optimum(branch.plans[-1], limit="start", stop=0.48, points=1)
+    assert_allclose(again.values[-1], branch.values[0], rtol=1e-7)
+    assert [(each.name, each.active) for each in again.changes][-1] == ("fastest <= 0.52", False)
+    assert "4 successful" in str(branch.plans[:4])
+
+
+def test_a_plan_over_a_parameter(limited):
+    """The force is the mass times an acceleration, so the effort grows with the square of the mass."""
+    branch = hj.follow_optimum(limited, where=lambda p: p.mass, stop=3.0, points=2)
+    assert_allclose(branch.values, 12 * 0.04**2 / 8 * branch.numbers**2, rtol=1e-7)
+    assert_allclose(branch.plans.params.mass, branch.numbers)
+    assert branch.numbers[-1] == 3 and not branch.changes
+    for arguments, match in (
+        ({"where": lambda p: p.force, "stop": 1.0}, "force is itself optimized"),
+        ({"limit": "speed", "stop": 1.0}, "must name one of the constraints"),
+        ({"limit": "start", "stop": 0.48}, "is the value of the gait itself"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            hj.follow_optimum(limited, **arguments)
+
+
+def test_a_plan_that_ends(limited):
+    """At the fastest speed 0.5 nothing but 0.5 throughout takes the time 2: slower than 0.5 there is no plan."""
+    branch = hj.follow_optimum(limited, limit="fastest", stop=0.45, points=2, throw=False)
+    assert branch.result != hj.RESULTS.successful and 0.5 < branch.numbers[-1] < 0.51
+    with pytest.raises(hj.SolveError, match="points before"):
+        hj.follow_optimum(limited, limit="fastest", stop=0.45, points=2)
 
 
 def test_limits_of_the_input():

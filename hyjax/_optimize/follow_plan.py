@@ -1,0 +1,174 @@
+"""Optimal plans over a number: searches from the last optimum, by the program that found the first one.
+
+The first Newton step of such a search is the predictor: the solution of the optimality conditions that are linearized at the last
+optimum, for the next number. A step is made by way of its middle, and is halved where one half is much longer than the other. At
+a change of the active set the halves of a short step differ too, but its whole becomes short; where it does not, the optimum
+ends, and the search went to another one.
+"""
+
+from collections.abc import Callable
+from typing import cast, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._system.results import RESULTS
+from .._system.where import leaf_names
+from .constraint import label_of, limits_of
+from .interior_point import InteriorPoint
+from .interval import ASKED
+from .optimized_plan import constraint_rows, OptimizedPlan, searched
+from .optimum_branch import ActiveSetChange, OptimumBranch
+from .plan_program import PlanProgram
+
+# A step whose halves differ by more than a part of the way, and by more than searches for the same optimum do, is halved, so
+# often at most, until its way is shorter by a factor.
+BEND, SAME, HALVINGS, SHRUNK = 0.5, 1e-6, 6, 0.25
+SUCCESSFUL, NOT_FOUND = cast(RESULTS, RESULTS.successful), cast(RESULTS, RESULTS.optimum_not_found)
+
+
+class PlanPoint(NamedTuple):
+    """An optimal plan at a number. `active`: of each inequality whether it holds as an equality anywhere; `rate`: how fast states
+    and inputs moved on the way."""
+
+    number: float
+    gait: OptimizedPlan
+    active: np.ndarray
+    rate: float = 0.0
+
+
+class PlanCurve(NamedTuple):
+    """The optima of programs that differ in a number. `program`: of such a program and the number, the program for it. `spacing`:
+    of the points that are asked for."""
+
+    program: Callable[[PlanProgram, float], PlanProgram]
+    spacing: float
+    method: InteriorPoint = InteriorPoint()
+
+    def found(self, number: float, start: OptimizedPlan) -> PlanPoint:
+        """What the search from an optimum ends at."""
+        program = self.program(start.program, number)
+        gait = searched(program, start.point, self.method, jnp.array(True))
+        return PlanPoint(number, gait, _active(gait))
+
+    def step(self, at: PlanPoint, target: float) -> tuple[PlanPoint | None, RESULTS]:
+        """The optimum at `target`, or nearer."""
+        code, longest = NOT_FOUND, at.rate * self.spacing
+        for k in range(HALVINGS + 1):
+            length = (target - at.number) / 2**k
+            if k and abs(length) < 0.99 * self.spacing / 2**HALVINGS:
+                break
+            middle = self.found(at.number + length / 2, at.gait)
+            reached = self.found(at.number + length if k else target, middle.gait)
+            codes = [each.gait.result for each in (middle, reached) if each.gait.result != SUCCESSFUL]
+            code = codes[0] if codes else NOT_FOUND
+            if not codes:
+                way, bend = _distance(at, reached), _distance(at, middle, middle, reached)
+                if bend <= BEND * way + SAME or way <= SHRUNK * longest:
+                    return reached._replace(rate=way / abs(length)), SUCCESSFUL
+                longest = max(longest, way)
+        return None, code
+
+
+def _distance(one: PlanPoint, other: PlanPoint, *more: PlanPoint) -> float:
+    """The largest difference of states and inputs, in units of their sizes; of two more the largest change of the difference."""
+    parts = zip(*([at.gait.point.states, at.gait.point.inputs] for at in (one, other, *more)), strict=True)
+    apart = lambda a, b, *c: b - a if not c else c[1] - c[0] - b + a
+    return max(float(jnp.max(jnp.abs(apart(*each)))) for each in parts)
+
+
+def _active(gait: OptimizedPlan) -> np.ndarray:
+    """Of the inequalities whose names are `names_of` whether the multiplier is larger than the slack, somewhere along the arc."""
+    program, point = gait.program, gait.point
+    stages, ending = np.array(point.dual > point.slack), np.array(point.ending_dual > point.ending_slack)
+    kinds, own = program.raised.shape[1], constraint_rows(program)
+    along = np.any(stages[:, : len(ASKED) * kinds].reshape(len(stages) * len(ASKED), kinds), axis=0)
+    shape = sum(program.held.limited), program.held.degree + 1, program.sizes.inputs // (program.held.degree + 1)
+    inputs = stages[:, len(ASKED) * kinds :].any(axis=0).reshape(shape)
+    rows = _in_order(program, ending[:own], along)
+    return np.concatenate([rows, np.any(inputs, axis=1).ravel(), ending[own + 3 :]])
+
+
+def names_of(program: PlanProgram) -> list[str]:
+    """The constraints' inequalities, the limits of the input, and the bounds of parameters."""
+    labels = [label_of(each) for each in limits_of(program.constraints, program.counts)]
+    leaf = program.held.leaf(program.params)
+    name, shape = leaf_names(program.params)[leaf], np.shape(jax.tree.leaves(program.params)[leaf])
+    inputs = [f"{name}[{', '.join(map(str, place))}]" if place else name for place in np.ndindex(*shape)]
+    limited = [side for side, known in zip(("lower", "upper"), program.held.limited, strict=True) if known]
+    bounded = [] if program.unknowns is None else program.unknowns.names
+    return [
+        *labels[sum(equal for equal, _ in program.counts) :],
+        *(f"{side} limit of {each}" for side in limited for each in inputs),
+        *(f"{side} bound of {each}" for side in ("lower", "upper") for each in bounded),
+    ]
+
+
+def _in_order(program: PlanProgram, ending: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """Of the inequalities' rows in the order of the constraints, from those at the end and those along the arc."""
+    whole, places = [np.zeros(0, ending.dtype)], [0, 0]
+    for (_, count), is_along in zip(program.counts, program.along, strict=True):
+        place = places[is_along]
+        whole.append((ending, along)[is_along][place : place + count])
+        places[is_along] += count
+    return np.concatenate(whole)
+
+
+def changes_between(before: PlanPoint, after: PlanPoint) -> list[ActiveSetChange]:
+    """What differs in their active sets, at the latter."""
+    rows = zip(names_of(after.gait.program), before.active, after.active, strict=True)
+    return [ActiveSetChange(after.number, name, bool(now)) for name, was, now in rows if was != now]
+
+
+def follow_plan(
+    curve: PlanCurve, gait: OptimizedPlan, targets: list[float], say: Callable[[float], None]
+) -> tuple[list[PlanPoint], list[ActiveSetChange], RESULTS]:
+    """The points to the targets, the first of which is the gait's own number, the changes, and why the curve ends."""
+    points, changes = [PlanPoint(targets[0], gait, _active(gait))], []
+    for target in targets[1:]:
+        while points[-1].number != target:
+            say(points[-1].number)
+            reached, code = curve.step(points[-1], target)
+            if reached is None:
+                return points, changes, code
+            changes += changes_between(points[-1], reached)
+            points.append(reached)
+    return points, changes, SUCCESSFUL
+
+
+def plan_branch(name: str, points: list[PlanPoint], changes: list[ActiveSetChange], code: RESULTS) -> OptimumBranch:
+    """The result, of one point at least."""
+    program = points[0].gait.program
+    unknowns, own = program.unknowns, constraint_rows(program)
+    vector = lambda gait: np.zeros(0) if unknowns is None else np.asarray(unknowns.vector(gait.params) * unknowns.scale)
+
+    def bound_multipliers(gait):
+        if unknowns is None:
+            return np.zeros(0)
+        low, high = jnp.reshape(gait.point.ending_dual[own + 3 :], (2, -1))
+        return np.asarray((low - high) * program.scales.value / unknowns.scale)
+
+    def multipliers(gait):
+        along = np.asarray(jnp.sum(gait.arc_multipliers, axis=0))
+        return np.concatenate([gait.multipliers, _in_order(program, np.asarray(gait.ending_multipliers), along)])
+
+    labels = tuple(label_of(each) for each in limits_of(program.constraints, program.counts))
+    stacked = lambda leaf, *more: jnp.stack([leaf, *more]) if eqx.is_array(leaf) else leaf
+    each = lambda of: np.stack([of(at) for at in points])
+    return OptimumBranch(
+        numbers=each(lambda at: at.number),
+        values=each(lambda at: np.asarray(at.gait.value)),
+        unknowns=each(lambda at: vector(at.gait)),
+        multipliers=each(lambda at: multipliers(at.gait)),
+        bound_multipliers=each(lambda at: bound_multipliers(at.gait)),
+        active=each(lambda at: at.active[: len(labels) - at.gait.multipliers.size]),
+        orbits=None,
+        plans=jax.tree.map(stacked, *(at.gait for at in points)),
+        changes=tuple(changes),
+        result=code,
+        name=name,
+        names=() if unknowns is None else tuple(unknowns.names),
+        labels=labels,
+    )
