@@ -12,7 +12,7 @@ from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._system.per_mode import number, PerMode
-    from ._system.results import choose, code_flags, code_names, RESULTS
+    from ._system.results import choose, code_flags, code_names, code_of_state, RESULTS
     from ._numerics import eager
     from ._numerics.programs import depends_on, evaluate_alike, once, operations
     from ._numerics.eager import FEW, LONG, OLDER_EMITTERS, SHORT

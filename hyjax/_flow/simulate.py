@@ -21,7 +21,7 @@ from .._numerics.eager import long_run, short_run, untransformed
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
-from .._system.results import choose, nan_unless, RESULTS
+from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
@@ -349,7 +349,8 @@ def leave_arc(
     """The start of the next arc. **Arguments:** `now`: the start of the arc. `last`: no jump may follow. `z_after`: the state
     after the way `taken`."""
     result, met = end.result, taken >= 0
-    why = ((last, RESULTS.max_jumps_reached), (~jnp.all(jnp.isfinite(z_after)), RESULTS.nonfinite))
+    reset = code_of_state(z_after)
+    why = ((last, RESULTS.max_jumps_reached), (reset != RESULTS.successful, reset))
     for failed, failure in why:
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
     target = automaton.target(jnp.maximum(taken, 0))

@@ -1,5 +1,6 @@
 r"""One stride, the flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
 
+import dataclasses
 import functools as ft
 import itertools
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from .._flow.integrator import Integrators, pushable
 from .._flow.jump import reset, variation_of_jump
 from .._numerics.eager import short_run
 from .._results.shown import Shown
-from .._system.results import choose, nan_unless, RESULTS
+from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
 
@@ -66,7 +67,10 @@ def run_stride(
         within = None if owed is None else owed.within(jnp.array(system.ways_out(mode)))
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
         owed = None if owed is None else owed_after(impact, t, owed)
-        return (impact.t, reset(system.way(expected), impact.t, impact.x, params), owed), impact
+        after = reset(system.way(expected), impact.t, impact.x, params)
+        fits = (impact.result == RESULTS.successful) & (impact._way == expected)
+        code = choose(fits, code_of_state(after), impact.result)
+        return (impact.t, after, owed), dataclasses.replace(impact, result=code)
 
     now, pairs = (t, x, owed), list(zip(sequence, route, strict=True))
     for arc, equal in itertools.groupby(range(len(pairs)), pairs.__getitem__):
@@ -87,10 +91,8 @@ def run_stride(
             impact.result,
         )
         result = choose(result == RESULTS.successful, code, result)
+    result = choose(result == RESULTS.successful, code_of_state(x), result)
     good = result == RESULTS.successful
-    finite = jnp.all(jnp.isfinite(x))
-    result = choose(good & ~finite, RESULTS.nonfinite, result)
-    good = good & finite
     return Stride(
         x=nan_unless(good, x),
         time=nan_unless(good, t - start),

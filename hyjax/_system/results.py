@@ -123,8 +123,9 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "`hj.filippov` makes it."
     )
     not_unique = (
-        "The state is on a surface from which the flows of both sides lead away: Filippov's solution leaves it to either side, "
-        "at any time. Start on the side that is meant, off the surface."
+        "What follows has more than one solution: the flows of both sides lead away from a surface (Filippov), so that the state "
+        "may leave it to either side, at any time; or the laws of contact allow different velocities after an impact. Start on "
+        "the side that is meant, off the surface; or give less friction."
     )
     time_reversed = "The end time lies before the start time: time runs forward."
     orbit_not_converged = (
@@ -177,6 +178,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The branch does not lead to `stop`: it left the interval on the other side of its start, perhaps after a fold, or it is "
         "closed and returned to its start. For all of it, give bounds `stop=(low, high)`."
     )
+    gains_energy = (
+        "The laws of contact would add kinetic energy at this impact, as Newton's law of restitution may where friction is "
+        "coupled to the gap (Kane, 1984). Give Poisson's law, `Contact(poisson=True)`, less restitution, or a plastic impact."
+    )
 
 
 class SolveError(RuntimeError):
@@ -213,13 +218,31 @@ class SolveError(RuntimeError):
         self.result = result
 
 
-def nan_unless(good: Bool[Array, "*axes"], value: Array) -> Array:
-    """`value` where `good`, NaN elsewhere.
+def nan_unless(good: Bool[Array, "*axes"], value: Array, why: RESULTS | None = None) -> Array:
+    """`value` where `good`, NaN elsewhere. **Arguments:** `why`: the code that `code_of_state` finds in this NaN.
 
     The derivative of this NaN is zero. So a sum over a batch in which failed lanes are masked has the gradient of the other
     lanes; a NaN derivative would reach the parameters that all lanes share.
     """
-    return jnp.where(good, value, jnp.nan)
+    if why is None:
+        return jnp.where(good, value, jnp.nan)
+    # A NaN has room for a number, as that of R for a missing value: the low bits of a quiet one, which moving it does not change.
+    bits, _ = _bits(jnp.full((), jnp.nan, value.dtype))
+    return jnp.where(good, value, jax.lax.bitcast_convert_type(bits | why._value.astype(bits.dtype), value.dtype))
+
+
+def code_of_state(x: Array) -> RESULTS:
+    """Of a state that a reset returned: `successful` where it is finite, the code in its NaN, or else `nonfinite`."""
+    bits, is_nan = _bits(x)
+    number = jnp.max(jnp.where(is_nan, bits & 0xFFFF, 0), initial=0).astype(jnp.int32)
+    known = (number > 0) & (number < len(RESULTS._name_to_item))
+    code = jnp.where(known, number, RESULTS.nonfinite._value)
+    return choose(jnp.all(jnp.isfinite(x)), RESULTS.successful, numbered_code(code))
+
+
+def _bits(x: Array) -> tuple[Array, Array]:
+    x = jax.lax.stop_gradient(x)
+    return jax.lax.bitcast_convert_type(x, {4: jnp.uint32, 8: jnp.uint64}[x.dtype.itemsize]), jnp.isnan(x)
 
 
 def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:

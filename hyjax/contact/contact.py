@@ -29,8 +29,10 @@ class Contact(eqx.Module):
       depend on time, as for a paddle or a shaken table.
     - `slip`: `s(t, q, v, params)`, shape `()`: the tangential velocity of the contact point relative to the surface,
       affine in `v`. Without `slip` the contact is frictionless. Friction along two tangents is not supported.
-    - `restitution`: $e$: the gap's rate after an impact is $-e$ times the rate before it. `tangential`: $e_t$: where friction
-      allows it, the slip after an impact that bounces is $-e_t$ times the slip before it.
+    - `restitution`: $e$: the gap's rate after an impact is $-e$ times the rate before it (Newton's law). `poisson`: of contacts
+      by name, the normal impulse of restitution is $e$ times that of compression instead, at all contacts that are closed, so
+      that an impact passes through bodies that touch. `tangential`: $e_t$: where friction allows it, the slip after an impact
+      that bounces is $-e_t$ times the slip before it.
     - `static`, `kinetic`: the coefficients of friction $\mu_s \ge \mu_k \ge 0$; both are required where `slip` is given.
       `static=math.inf` makes the contact rough: it never slips, and needs no `kinetic`.
     - `settle`: the closing rate, in units of `gap` per time, below which an impact is plastic. It ends the infinitely
@@ -49,7 +51,8 @@ class Contact(eqx.Module):
     >>> rough.rough, rough.slips
     (True, False)
 
-    Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A, eqs. 59-67.
+    Source: Kong, Payne, Zhu, Johnson (2024), Sec. V-A, eqs. 59-67; Pfeiffer, Glocker (1996), *Multibody Dynamics with Unilateral
+    Contacts*, ch. 8, for Poisson's law.
     """
 
     gap: Callable[[Time, Positions, Params], Scalar]
@@ -59,6 +62,7 @@ class Contact(eqx.Module):
     kinetic: Coefficient | None = None
     settle: Coefficient = 0.0
     tangential: Coefficient = 0.0
+    poisson: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         if not callable(self.gap):

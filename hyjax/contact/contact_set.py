@@ -1,6 +1,8 @@
 r"""Bodies with any number of contacts, each open, stuck or sliding: one mode, in whose state the set of contacts is held."""
 
 import functools as ft
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import equinox as eqx
@@ -9,7 +11,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.programs import evaluate_alike
 from .._system.results import choose, nan_unless, RESULTS
@@ -28,6 +30,8 @@ Contacts = Bool[Array, " contacts"]
 Numbers = Float[Array, " contacts"]
 # Friction above which a contact never slips, in the problem that decides on the set.
 _ROUGH = 1e6
+# Up to so many sets of contacts an impact is looked at for a second solution.
+_FEW = 64
 
 
 def contact_set_system(
@@ -115,9 +119,9 @@ class ContactSet(eqx.Module):
         """Positions and velocities."""
         return x[: x.size - len(self.contacts)]
 
-    def acting(self, codes: Codes) -> Bool[Array, " rows"]:
-        """The rows that have a force of their own: gaps that are closed, and slips of contacts that stick."""
-        return jnp.concatenate([codes > OPEN, codes[self.with_slip] == STUCK])
+    def acting(self, codes: Codes, opens: Contacts | bool = False) -> Bool[Array, " rows"]:
+        """The rows that have a force to be found: gaps that are closed, unless they open, and slips of contacts that stick."""
+        return jnp.concatenate([(codes > OPEN) & ~jnp.asarray(opens), codes[self.with_slip] == STUCK])
 
     def room(self, force: Rows, params: Params) -> Float[Array, " slips"]:
         """How far the friction of each contact with a slip is from its bound."""
@@ -143,34 +147,44 @@ class ContactSet(eqx.Module):
         """The forces of a set of contacts."""
         return self.pushes(projected.compliance, -projected.drift, codes, params)
 
-    def pushes(self, compliance: Float[Array, "rows rows"], change: Rows, codes: Codes, params: Params) -> Rows:
-        """The forces (or impulses) that give the rows of a set that change of acceleration (or velocity), with friction."""
-        acting = self.acting(codes)
+    def pushes(
+        self, compliance: Float[Array, "rows rows"], change: Rows, codes: Codes, params: Params, given: Rows | None = None,
+        opens: Contacts | bool = False, friction: str = "kinetic",
+    ) -> Rows:  # fmt: skip
+        """The forces (or impulses) that give the rows of a set that change of acceleration (or velocity), with friction.
+        **Arguments:** `given`: of the normal forces a part that is known. `opens`: contacts with no other. `friction`: the
+        coefficient of what slides."""
+        acting = self.acting(codes, opens)
         both = acting[:, None] & acting
+        given = jnp.zeros_like(change) if given is None else given
         if not self.faces.size:
+            change = jnp.where(acting, change - compliance @ given, 0)
             compliance = jnp.where(both, compliance, 0)
-            return least_norm(compliance, compliance, jnp.where(acting, change, 0), self.may_depend)
-        against = self.against(codes, self.numbers("kinetic", params, change))
-        of_normal, change = compliance @ against, jnp.where(acting, change, 0)
+            return given + least_norm(compliance, compliance, change, self.may_depend)
+        against = self.against(codes, self.numbers(friction, params, change))
+        of_normal = compliance @ against
+        change = jnp.where(acting, change - of_normal @ given, 0)
         compliance, matrix = (jnp.where(both, each, 0) for each in (compliance, of_normal))
         if self.may_depend:
-            force = self.shared(compliance, matrix, change, self.numbers("static", params, change)[self.faces])
+            static = self.numbers("static", params, change)[self.faces]
+            force = self.shared(compliance, matrix, change, static, given[self.faces])
         else:
             force = least_norm(compliance, matrix, change, False)
         # Where a push would close the gap friction has no solution (Painlevé's paradox).
         closes = (codes > STUCK) & ~(diagonal(of_normal)[: len(self.contacts)] > 0)
-        return nan_unless(~jnp.any(closes), against @ force)
+        return nan_unless(~jnp.any(closes) | (friction == "static"), against @ (given + force))
 
     def shared(
-        self, compliance, matrix: Float[Array, "rows rows"], change: Rows, static: Float[Array, " faces"]
-    ) -> Rows:
+        self, compliance, matrix: Float[Array, "rows rows"], change: Rows, static: Float[Array, " faces"],
+        given: Float[Array, " faces"],
+    ) -> Rows:  # fmt: skip
         """`least_norm`, then with friction of rows that depend on each other shared in proportion to the bounds mu f_n, which all
         reach together. Two trips of a loop, which is compiled once."""
 
         def weighted(shares, _):
             both = shares[:, None] * shares
             force = shares * least_norm(compliance * both, matrix * both, change * shares, True)
-            bound = static * force[self.faces]
+            bound = static * (given + force[self.faces])
             least = float(jnp.finfo(change.dtype).eps) ** 0.5 * jnp.max(jnp.abs(bound), initial=0)
             bounds = jnp.where(least > 0, jnp.maximum(bound, least), 1) ** 0.5
             return jnp.ones_like(change).at[self.slip_rows].set(bounds), force
@@ -244,7 +258,7 @@ class ContactSet(eqx.Module):
         An impact: impulses $p_n \ge 0$ with $\dot g_n^+ + e\,\dot g_n^- \ge 0$ at the contact that strikes, $\dot g_n^+ \ge 0$
         at those that are closed, and friction. Then the contacts at rest hold, slide or open as their accelerations say.
         """
-        codes, count = self.codes(x), len(self.contacts)
+        codes, count, i = self.codes(x), len(self.contacts), jnp.asarray(i)
         about = jnp.asarray(np.concatenate([np.arange(count), self.faces, self.faces]))[i] == jnp.arange(count)
         gives, back = i >= count, i >= count + len(self.faces)
         strikes = about & (codes == OPEN) & ~gives
@@ -273,12 +287,12 @@ class ContactSet(eqx.Module):
 
         struck = jnp.any(strikes)
         roles_of_impact = jnp.where(struck & (roles > OPEN), STUCK, OPEN)
-        impulse, codes, bounces, fits = self.impact(projected, roles_of_impact, strikes, params)
+        impulse, codes, bounces, why = self.impact(projected, roles_of_impact, strikes, params)
         after = projected.kick(jnp.where(struck, impulse, 0))
         z = jnp.concatenate([after, x[x.size - count :]])
         projected = self.projected(t, z, params)
         resting = jnp.where(struck & ((codes == OPEN) | bounces), OPEN, jnp.where(struck, codes, roles))
-        chosen, holds, _ = self.choose(projected.compliance, projected.drift, resting, params)
+        chosen, _, holds, _ = self.choose(projected.compliance, projected.drift, resting, params)
         force = self.hold(projected, chosen, params)
         least = float(np.finfo(x.dtype).eps) ** 0.5 * jnp.max(jnp.abs(force), initial=0)
         holds &= jnp.all((chosen == OPEN) | (force[:count] >= -least))
@@ -286,56 +300,117 @@ class ContactSet(eqx.Module):
         chosen = jnp.where(force[:count] <= 0, OPEN, chosen)
         bounded = (chosen[self.with_slip] == STUCK) & self.slips[self.with_slip]
         holds &= jnp.all(~bounded | (self.room(force, params) > 0))
-        good = holds & (fits | ~struck)
-        half = after.size // 2
-        return jnp.concatenate([after[:half], nan_unless(good, after[half:]), chosen.astype(x.dtype)])
+        why = choose(struck & (why != RESULTS.successful), why, choose(holds, RESULTS.successful, RESULTS.nonfinite))
+        half, good = after.size // 2, why == RESULTS.successful
+        return jnp.concatenate([after[:half], nan_unless(good, after[half:], why), chosen.astype(x.dtype)])
 
     def impact(
         self, projected: Projection, roles: Codes, strikes: Contacts, params: Params
-    ) -> tuple[Rows, Codes, Contacts, Flag]:
-        """The impulses of an impact; what each contact that has one does, `OPEN` for the others; which open again; and whether
-        the laws have a solution that does not add energy."""
+    ) -> tuple[Rows, Codes, Contacts, RESULTS]:
+        """The impulses of an impact; what each contact that has one does, `OPEN` for the others; which open again; and the code:
+        `nonfinite` where the laws have no solution."""
         rows, count, velocity = slice(len(self.contacts)), len(self.contacts), projected.velocity
         number = lambda name: self.numbers(name, params, velocity)
-        closing, settle = -velocity[rows], number("settle")
+        closing, settle, poisson = -velocity[rows], number("settle"), np.array([each.poisson for each in self.contacts])
         rebound = jnp.where(strikes, number("restitution"), 0)
         bounces = (rebound > 0) & (closing > settle) & rises(projected, rebound * closing, rows)
         # Of gaps that close together all bounce, or none.
         bounces = jnp.where(jnp.any(bounces), (rebound > 0) & (closing > 0), bounces)
         rebound = jnp.where(bounces, rebound, 0)
-        gained = jnp.concatenate([rebound, jnp.where(bounces, number("tangential"), 0)[self.with_slip]]) * velocity
-        codes, fits, rates = self.choose(projected.compliance, velocity + gained, roles, params)
-        rates = rates - gained
-        # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
-        slow = (rates[rows] <= settle) | ~rises(projected, rates[rows], rows)
-        slips = jnp.zeros(count, velocity.dtype).at[self.with_slip].set(rates[count:])
-        way = jnp.where(slips > 0, FORWARD, BACKWARD)
+        tangential = jnp.where(bounces, number("tangential"), 0)[self.with_slip]
+        gained = jnp.concatenate([jnp.where(poisson, 0, rebound), tangential]) * velocity
+        # By Poisson's law an impact bounces at contacts that only touch, too.
+        returned = jnp.where(poisson, number("restitution"), 0)
+        strikes_back = strikes & (closing > settle) & rises(projected, jnp.max(returned) * closing, rows)
+        returned = jnp.where(jnp.any(strikes_back), returned, 0)
         largest = jnp.max(jnp.abs(velocity), initial=0)
         tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
-        added = jnp.where(self.slips & (jnp.abs(slips) > 8 * tolerance * largest), way, STUCK)
         still = jnp.abs(velocity[rows]) <= 8 * tolerance * largest
-        settled = (roles > OPEN) & (codes == OPEN) & slow & (strikes | still)
-        codes = jnp.where(settled, added, codes)
-        impulse = self.pushes(projected.compliance, -velocity - gained, codes, params)
+
+        def phase(impulse, _):
+            """Compression; by Poisson's law restitution follows, whose normal impulses are at least `given`."""
+            given = jnp.concatenate(
+                [returned * jnp.maximum(impulse[rows], 0), np.zeros(len(self.with_slip), impulse.dtype)]
+            )
+            motion = velocity + gained + projected.compliance @ impulse
+            codes, opens, fits, rates = self.choose(projected.compliance, motion, roles, params, given)
+            fits = jnp.stack([fits, self.is_only(projected.compliance, motion, roles, params, given)])
+            rates = rates - gained
+            # A contact that would open more slowly than rounding stays closed. This ends the infinitely many impacts of rocking.
+            slow = ~opens & (rates[rows] <= settle) | ~rises(projected, rates[rows], rows)
+            slips = jnp.zeros(count, velocity.dtype).at[self.with_slip].set(rates[count:])
+            way = jnp.where(slips > 0, FORWARD, BACKWARD)
+            added = jnp.where(self.slips & (jnp.abs(slips) > 8 * tolerance * largest), way, STUCK)
+            settled = (roles > OPEN) & (codes == OPEN) & slow & (strikes | still) | (opens & slow)
+            codes, opens = jnp.where(settled, added, codes), opens & ~settled
+            pushes = self.pushes(projected.compliance, -motion, codes, params, given, opens)
+            return impulse + pushes, (impulse + pushes, codes, opens, settled, fits)
+
+        begun = jnp.zeros_like(velocity)
+        if np.any(poisson):
+            _, phases = jax.lax.scan(phase, begun, None, length=2)
+            # Without a bounce the second phase is idle.
+            impulse, codes, opens, settled, fits = (jnp.where(jnp.any(returned > 0), *each[::-1]) for each in phases)
+            fits &= phases[-1][0]
+        else:
+            _, (impulse, codes, opens, settled, fits) = phase(begun, None)
+        fits, unique = fits
         after = velocity + projected.compliance @ impulse
         # What settles may be pulled.
         pushes = settled | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
         # A gap that strikes and still closes has no solution, however slowly it does.
         least = jnp.maximum(jnp.where(strikes, closing / 2, jnp.inf), float(tolerance**1.8) * largest)
-        opens = (roles == OPEN) | (after[rows] >= -jnp.minimum(tolerance * largest, least))
-        met = ~self.acting(codes) | (jnp.abs(after + gained) <= 16 * tolerance * largest)
-        return (
-            impulse,
-            codes,
-            bounces,
-            fits & gains_nothing(projected, impulse) & jnp.all(pushes & opens) & jnp.all(met),
-        )
+        apart = (roles == OPEN) | (after[rows] >= -jnp.minimum(tolerance * largest, least))
+        met = ~self.acting(codes, opens) | (jnp.abs(after + gained) <= 16 * tolerance * largest)
+        fits &= jnp.all(pushes & apart) & jnp.all(met)
+        result = choose(gains_nothing(projected, impulse), RESULTS.successful, RESULTS.gains_energy)
+        result = choose(unique, choose(fits, result, RESULTS.nonfinite), RESULTS.not_unique)
+        return impulse, codes, (bounces & ~poisson) | opens, result
+
+    def is_only(
+        self, compliance: Float[Array, "rows rows"], motion: Rows, roles: Codes, params: Params, given: Rows
+    ) -> Flag:
+        """Whether no two sets of contacts satisfy the laws with different velocities. All sets are tried where there are few;
+        without friction there is one solution."""
+        count, of = len(self.contacts), self.with_slip
+        # Codes; one that is less by 4 for a contact that opens in spite of a force.
+        opening = lambda contact: range(STUCK - 4, 0) if contact.poisson else ()
+        ways = [
+            (*range(4), *opening(each)) if each.slips else (OPEN, STUCK, *opening(each)[:1]) for each in self.contacts
+        ]
+        if not self.may_depend or not of.size or math.prod(map(len, ways)) > _FEW:
+            return jnp.array(True)
+        compliance, motion, given, params = _cut((compliance, motion, given, params))
+        eps = float(jnp.finfo(motion.dtype).eps)
+        still = eps**0.6 * jnp.max(jnp.abs(motion))
+
+        def tried(codes):
+            opens, codes = codes < 0, codes % 4
+            force = self.pushes(compliance, -motion, codes, params, given, opens, "static")
+            after, small = motion + compliance @ force, eps**0.6 * jnp.max(jnp.abs(force))
+            normal, rate, slip, code = force[:count], after[:count], after[count:], codes[of]
+            presses = (normal >= given[:count] - small) & (jnp.abs(rate) <= still)
+            fits = jnp.where((codes > OPEN) & ~opens, presses, (rate >= -still) | (roles == OPEN))
+            fits &= jnp.where(given[:count] > 0, codes > OPEN, ~opens) & ((codes == OPEN) | (roles > OPEN))
+            sticks = (jnp.abs(slip) <= still) & ((self.room(force, params) >= -small) | ~self.slips[of])
+            sides = jnp.where(code == FORWARD, slip, -slip) >= -still
+            return after, jnp.all(fits) & jnp.all(jnp.select([code == OPEN, code == STUCK], [True, sticks], sides))
+
+        after, fits = jax.vmap(tried)(jnp.asarray(list(itertools.product(*ways))))
+        among = lambda bound: jnp.where(fits[:, None], after, bound)
+        spread = jnp.max(among(-jnp.inf), axis=0) - jnp.min(among(jnp.inf), axis=0)
+        return ~jnp.any(spread > eps**0.25 * jnp.max(jnp.abs(motion)))
 
     # The choice of a set
 
     def choose(
-        self, compliance: Float[Array, "rows rows"], motion: Rows, roles: Codes, params: Params
-    ) -> tuple[Codes, Flag, Rows]:
+        self,
+        compliance: Float[Array, "rows rows"],
+        motion: Rows,
+        roles: Codes,
+        params: Params,
+        given: Rows | None = None,
+    ) -> tuple[Codes, Contacts, Flag, Rows]:
         r"""The set of contacts by the laws, for the acceleration (or velocity) `motion` of the rows without forces.
 
         Of a contact that may stick, with $f_t = \beta_+ - \beta_-$ and a bound $\lambda$ of the slip's acceleration $a_t$,
@@ -345,31 +420,32 @@ class ContactSet(eqx.Module):
 
         Static friction decides what sticks; what slides is then held by kinetic friction, and the others are asked again.
 
-        **Returns:** the codes; whether there is a solution; and the motion of the rows with forces, up to the square root of
-        rounding.
+        In the restitution of Poisson's law a part of $f_n$ is `given`, and $0 \le f_n - \hat f_n \perp a_n \ge 0$.
+
+        **Returns:** the codes; the contacts that open in spite of a force; whether there is a solution; and the motion of the
+        rows with forces, up to the square root of rounding.
 
         Source: Stewart, Trinkle (1996), *An implicit time-stepping scheme for rigid body dynamics with inelastic collisions and
         Coulomb friction*, Int. J. Numer. Methods Eng. 39.
         """
-        compliance, motion = stop_gradient((compliance, motion))
-        params = jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, params)
+        compliance, motion, given, params = _cut((compliance, motion, given, params))
         static, kinetic = (jnp.minimum(self.numbers(name, params, motion), _ROUGH) for name in ("static", "kinetic"))
 
         def ask(now):
             roles, *_, count = now
-            codes, solved, after = self.solution(compliance, motion, roles, static, kinetic)
+            codes, opens, solved, after = self.solution(compliance, motion, roles, static, kinetic, given)
             fixed = jnp.where((roles == STUCK) & (codes > STUCK), codes, roles)
-            return fixed, codes, solved, after, jnp.any(fixed != roles), count + 1
+            return fixed, codes, opens, solved, after, jnp.any(fixed != roles), count + 1
 
-        start = roles, roles, jnp.array(False), motion, jnp.array(True), jnp.array(0)
+        start = roles, roles, roles < OPEN, jnp.array(False), motion, jnp.array(True), jnp.array(0)
         # In a loop also the first time, so that it is compiled once.
-        going = lambda now: now[4] & (now[5] <= len(self.contacts))
-        _, codes, solved, after, *_ = jax.lax.while_loop(going, ask, start) if self.faces.size else ask(start)
+        going = lambda now: now[5] & (now[6] <= len(self.contacts))
+        _, codes, opens, solved, after, *_ = jax.lax.while_loop(going, ask, start) if self.faces.size else ask(start)
         # A rough contact that would have to slide has no solution.
         rough = np.isin(np.arange(len(self.contacts)), self.with_slip) & ~self.slips
-        return codes, solved & ~jnp.any(rough & (codes > STUCK)), after
+        return codes, opens, solved & ~jnp.any(rough & (codes > STUCK)), after
 
-    def solution(self, compliance, motion: Rows, roles: Codes, static: Numbers, kinetic: Numbers):
+    def solution(self, compliance, motion: Rows, roles: Codes, static: Numbers, kinetic: Numbers, given: Rows | None):
         """The set of contacts, with the directions of those that slide, by one complementarity problem."""
         count, slips, with_slip = len(self.contacts), len(self.with_slip), self.with_slip
         rough = ~self.slips[with_slip]
@@ -379,11 +455,14 @@ class ContactSet(eqx.Module):
         size = diagonal(compliance)
         scale = jnp.where(size > 0, size, 1) ** -0.5
         scaled = scale[:, None] * compliance * scale
-        drive = motion * scale
+        against = self.against(jnp.where(roles > STUCK, roles, OPEN), kinetic)
+        given = jnp.zeros_like(motion) if given is None else given
+        drive = (motion + compliance @ (against @ given)) * scale
         largest = jnp.max(jnp.where(acting, jnp.abs(drive), 0), initial=0)
-        drive = drive / jnp.where(largest > 0, largest, 1)
+        largest = jnp.where(largest > 0, largest, 1)
+        drive = drive / largest
         of_normal = friction * scale[with_slip] / scale[count:]
-        against = self.against(jnp.where(roles > STUCK, roles, OPEN), kinetic) * scale / scale[:, None]
+        against = against * scale / scale[:, None]
 
         # Unknowns: the normal forces, friction in both directions, the bounds of the slips.
         normal, slip = np.eye(count, dtype=motion.dtype), np.eye(slips, dtype=motion.dtype)
@@ -396,7 +475,7 @@ class ContactSet(eqx.Module):
         bound = np.concatenate([apart, slip, slip])
         cone = jnp.concatenate([(of_normal * normal[:, with_slip]).T, -slip, -slip], axis=1) / (1 + of_normal)[:, None]
         matrix = jnp.block([[matrix, bound], [cone, jnp.zeros((slips, slips), motion.dtype)]])
-        offset = jnp.concatenate([rows @ drive, jnp.zeros(slips, motion.dtype)])
+        offset = jnp.concatenate([rows @ drive, of_normal * (given / scale)[with_slip] / largest / (1 + of_normal)])
         asked = jnp.concatenate([taking, tests, tests, tests])
         matrix = jnp.where(asked[:, None] & asked, matrix, 0) + jnp.diag(jnp.where(asked, 0, 1).astype(motion.dtype))
         forces, basic, solved = lemke(matrix, jnp.where(asked, offset, 1))
@@ -411,11 +490,12 @@ class ContactSet(eqx.Module):
             # At the face of a cone, without slip: one of several contacts of a rigid body, of which the others hold.
             slides &= jnp.abs(moves[count:]) > slack[count:]
         way = jnp.where(moves[count:] > 0, FORWARD, BACKWARD)
-        codes = jnp.where(closed, roles, OPEN)
-        codes = codes.at[with_slip].set(jnp.where(closed[with_slip] & slides, way, codes[with_slip]))
+        opens = ~closed & taking & (given[:count] > 0)
+        codes = jnp.where(closed | opens, roles, OPEN)
+        codes = codes.at[with_slip].max(jnp.where((closed | opens)[with_slip] & slides, way, OPEN))
         # Forces that grow without bound move what they should hold.
-        sound = jnp.all(~self.acting(codes) | (jnp.abs(moves) <= jnp.minimum(slack, eps**0.25)))
-        return codes, solved & sound, moves / scale * jnp.where(largest > 0, largest, 1)
+        sound = jnp.all(~self.acting(codes, opens) | (jnp.abs(moves) <= jnp.minimum(slack, eps**0.25)))
+        return codes, opens, solved & sound, moves / scale * largest
 
     # The domain
 
@@ -470,7 +550,7 @@ class ContactSet(eqx.Module):
         slides, way = jnp.abs(slip) > still[self.slip_rows], jnp.where(slip > 0, FORWARD, BACKWARD)
         own = roles[self.faces]
         roles = roles.at[self.faces].set(jnp.where((own > OPEN) & slides, way, own))
-        codes, fits, _ = self.choose(projected.compliance, projected.drift, roles, params)
+        codes, _, fits, _ = self.choose(projected.compliance, projected.drift, roles, params)
         fits &= jnp.all((codes[self.with_slip] != STUCK) | (jnp.abs(projected.velocity) <= still)[count:])
         return codes, (gaps < -near[:count]) & (rates <= still[:count]), touches & (rates < -still[:count]), fits
 
@@ -498,6 +578,10 @@ def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
     if mode is None or not isinstance(mode.domain, ContactSet):
         raise ValueError("The system must be one that contact_system makes of contacts by name.")
     return mode.label("contacts", x)
+
+
+def _cut(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
 
 
 def _check_contacts(contacts: Mapping[str, Contact]) -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._system.per_mode import number, PerMode
-from .._system.results import choose, RESULTS
+from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rates, slip
@@ -64,11 +64,13 @@ def contact_system(
     are rigid, such as those of the feet of a table, are one impact; other gaps that close together are `simultaneous_guards`.
 
     An impact's impulse $(p_n, p_t)$ stops the slip, or reverses it to $-e_t s^-$, if $|p_t| \le \mu_s p_n$; otherwise $p_t =
-    -\mu_k p_n\,\mathrm{sign}(s^+ + e_t s^-)$. A plastic impact never adds energy. Newton's law of restitution with $e > 0$
-    would add energy at some impacts where friction is coupled to the gap (Kane, 1984), which are `nonfinite`.
+    -\mu_k p_n\,\mathrm{sign}(s^+ + e_t s^-)$. A plastic impact of one contact never adds energy. Newton's law of restitution
+    would at some impacts where friction is coupled to the gap (Kane, 1984). Poisson's law (`Contact(poisson=True)`) returns a
+    part of each normal impulse in place of the closing rate.
 
-    How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, a push would
-    close the gap (Painlevé's paradox), or an impact would add energy. `simultaneous_guards`: two guards fall together. In
+    How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push would
+    close the gap (Painlevé's paradox). `gains_energy`: an impact would add energy. `not_unique`: friction allows an impact two
+    ends, which is looked for among up to 64 sets of contacts. `simultaneous_guards`: two guards fall together. In
     contact the constraint is imposed on accelerations, so the gap drifts from zero by the integration's error.
     `outside_domain`: a flight in which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or
     `flow_to_guard` in a mode of contact to which the state does not belong; `start` names the mode to which it does.
@@ -83,7 +85,8 @@ def contact_system(
     ('U', 'V', 'U', 'V', 'U', 'V', 'U', 'S')
 
     Source: Kong, Payne, Zhu, Johnson (2024), Sec. V, eqs. 59-94 and Fig. 8; Stewart, Trinkle (1996), *An implicit time-stepping
-    scheme for rigid body dynamics with inelastic collisions and Coulomb friction*, Int. J. Numer. Methods Eng. 39.
+    scheme for rigid body dynamics with inelastic collisions and Coulomb friction*, Int. J. Numer. Methods Eng. 39; Pfeiffer,
+    Glocker (1996), *Multibody Dynamics with Unilateral Contacts*, ch. 8, for Poisson's law.
     """
     names = names_of(coordinates)
     check_mechanism(mechanism)
@@ -91,6 +94,10 @@ def contact_system(
         return contact_set_system(mechanism, contact, coordinates, domain, units, time_unit)
     if not isinstance(contact, Contact):
         raise ValueError(f"contact_system: contact must be a hj.contact.Contact, or contacts by name; got {contact!r}.")
+    if contact.poisson:
+        raise ValueError(
+            "contact_system: Poisson's law is for contacts by name: give {'foot': Contact(..., poisson=True)}."
+        )
     body = _Body(mechanism, contact)
     flight = Mode(body.fly, names, Apart((contact,), domain), tuple(units))
     held = Mode(body.hold, names, Closed(body, PerMode(0), domain), tuple(units))
@@ -226,7 +233,8 @@ class _Body(eqx.Module):
 
     def after_impact(self, t: Time, x: State, params: Params) -> State:
         projected = self.projected(t, x, params)
-        return projected.kick(impact(self.contact, projected, params)[0])
+        impulse, *_ = impact(self.contact, projected, params)
+        return nan_unless(jnp.all(jnp.isfinite(impulse)), projected.kick(impulse), code_of_state(impulse))
 
     def leads_to(self, outcome: Side, t: Time, x: State, params: Params) -> Flag:
         return self.outcome(t, x, params) == number(outcome)

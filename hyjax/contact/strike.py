@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._system.results import nan_unless
+from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Time
 from .contact import Contact
 from .contact_set import ContactSet, STUCK
@@ -28,14 +28,15 @@ def impact(
 
     $J$ has the rows of the gaps and of the slips of the contacts that are listed, all of which are closed; whatever else
     touches the ground leaves it freely. A contact that closes strikes, $\dot g^+ = -e\,\dot g^-$ with its `restitution`, and its
-    impulse stops the slip where the friction allows that (always with `static=math.inf`); one that opens has no impulse.
+    impulse stops the slip where the friction allows that (always with `static=math.inf`); one that opens has no impulse. By
+    Poisson's law the impulses of restitution are $e$ times those of compression.
 
     **Arguments:** `mechanism`: free of the ground. `q`, `v`: positions and velocities before the impact, shape `(m,)`. `params`:
     of the mechanism and the contacts. `contacts`: one `Contact`, or several. `t`: the time, for contacts that depend on it.
 
     **Returns:** $v^+$, shape `(m,)`, and $\Lambda$, shape `(rows,)`: the normal impulses of all contacts, then the tangential
-    ones of those with a slip. NaN where the mass matrix is not positive definite, or the laws have no solution that does not add
-    energy. `ValueError` for what is no contact and for positions and velocities that differ in shape.
+    ones of those with a slip. NaN where the mass matrix is not positive definite, or the laws have no solution, more than one, or
+    one that adds energy. `ValueError` for what is no contact and for positions and velocities that differ in shape.
 
     **Example:**
 
@@ -60,13 +61,14 @@ def impact(
     if q.ndim != 1 or q.shape != v.shape:
         raise ValueError(f"impact: q of shape {q.shape} and v of shape {v.shape} must both have the shape (m,).")
     before = project(mechanism, listed, jnp.asarray(t, q.dtype), jnp.concatenate([q, v]), params)
-    closes = before.velocity[: len(listed)] < 0
-    if len(listed) == 1:
+    rounding = 8 * float(jnp.finfo(v.dtype).eps) * (jnp.abs(before.jacobian) @ jnp.abs(v))
+    closes = (before.velocity < -rounding)[: len(listed)]
+    if len(listed) == 1 and not listed[0].poisson:
         impulse, _, _ = single_impact(listed[0], before, params)
     else:
         laws = ContactSet(mechanism, listed, None)
-        impulse, _, _, fits = laws.impact(before, jnp.full(len(listed), STUCK), closes, params)
-        impulse = nan_unless(fits, impulse)
+        impulse, _, _, why = laws.impact(before, jnp.full(len(listed), STUCK), closes, params)
+        impulse = nan_unless(why == RESULTS.successful, impulse, why)
     impulse = jnp.where(jnp.any(closes), impulse, 0)
     return v + before.response @ impulse, impulse
 

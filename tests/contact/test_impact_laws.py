@@ -1,0 +1,212 @@
+"""Impacts of several contacts: Newton's and Poisson's laws of restitution, and what they do not decide."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax._testing import code_of_state
+from hyjax.contact import Contact, contact_system, impact, Mechanism, start
+
+
+def flat(normals, tangents=None, **coefficients):
+    """Contacts of a body of unit masses whose gaps are linear: the compliance is that of the rows. The rows are `params`."""
+    slip = lambda i: None if tangents is None else lambda t, q, v, p: p[1][i] @ v
+    return [Contact(lambda t, q, p, i=i: p[0][i] @ q, slip(i), **coefficients) for i in range(normals)]
+
+
+UNIT = Mechanism(lambda q, p: jnp.eye(4))
+
+
+def rod(left, right, poisson):
+    """Its ends are one to either side of its middle; its inertia 1/3 gives the compliance 4, -2, -2, 4."""
+    body = Mechanism(lambda q, p: jnp.diag(jnp.array([1.0, 1 / 3])))
+    ends = [
+        Contact(lambda t, q, p, s=s: q[0] + s * q[1], restitution=e, poisson=poisson)
+        for s, e in ((-1, left), (1, right))
+    ]
+    after, impulse = impact(body, jnp.zeros(2), jnp.array([-1.0, -1.0]), None, ends)
+    return np.array([after[0] - after[1], after[0] + after[1]]), np.asarray(impulse)
+
+
+@pytest.mark.parametrize(
+    "left, right, poisson, rates, impulses",
+    [
+        # In compression (1/3, 2/3), which stop both ends.
+        (0.0, 0.0, True, [0, 0], [1 / 3, 2 / 3]),
+        # Newton's law returns the rate of the end that strikes; the other stays down.
+        (0.5, 0.25, False, [0, 0.5], [5 / 12, 5 / 6]),
+        (0.5, 0.0, False, [0, 0], [1 / 3, 2 / 3]),
+        # Poisson's the impulses: 1/6 and 1/6; or 1/6 at the left end, which would press the right one down, unless 1/12 held it.
+        (0.5, 0.25, True, [1 / 3, 1 / 3], [1 / 2, 5 / 6]),
+        (0.5, 0.0, True, [1 / 2, 0], [1 / 2, 3 / 4]),
+        # 1/3 at the right end, and 1/6 that holds the left one.
+        (0.0, 0.5, True, [0, 1], [1 / 2, 1]),
+    ],
+)  # fmt: skip
+def test_two_ends_of_a_rod(left, right, poisson, rates, impulses):
+    """The left end rests, the right one strikes with the rate -2."""
+    found = rod(left, right, poisson)
+    # Exact numbers, up to the rounding of two systems of two equations.
+    assert_allclose(found[0], rates, rtol=1e-14, atol=1e-15)
+    assert_allclose(found[1], impulses, rtol=1e-14)
+
+
+def test_one_contact_without_friction_has_one_law():
+    v, gap = jnp.array([0.3, -1.0]), lambda t, q, p: q[1] + 0.2 * q[0]
+    body = Mechanism(lambda q, p: jnp.array([[2.0, 0.3], [0.3, 1.0]]))
+    newton, poisson = (
+        impact(body, jnp.zeros(2), v, None, Contact(gap, restitution=0.6, poisson=p)) for p in (False, True)
+    )
+    assert_allclose(poisson[0], newton[0], rtol=1e-14)
+    assert_allclose(poisson[1], newton[1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("friction, slip, slides", [(0.2, 2.0, True), (3.0, 0.8, False)])
+def test_poisson_with_friction(friction, slip, slides):
+    """Coupled masses; by the two phases in NumPy. In compression the contact slides, or sticks with an impulse (p, f). Then
+    e p, while sliding goes on, with friction mu e p, or while the slip stays zero."""
+    e, mass, v = 0.5, np.array([[1.0, 0.4], [0.4, 1.0]]), np.array([slip, -1.0])
+    foot = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], e, friction, friction, poisson=True)
+    after, impulse = impact(Mechanism(lambda q, p: jnp.asarray(mass)), jnp.zeros(2), jnp.asarray(v), None, foot)
+    w = np.linalg.inv(mass)[::-1, ::-1]
+    if slides:
+        p = 1.0 / (w[0, 0] - friction * w[0, 1])
+        total = p * (1 + e) * np.array([1, -friction])
+    else:
+        stops = np.linalg.solve(w, [1.0, -slip])
+        total = stops + e * stops[0] * np.array([1, -w[0, 1] / w[1, 1]])
+    assert_allclose(impulse, total, rtol=1e-13)
+    rates = np.array([-1.0, slip]) + w @ total
+    assert_allclose(after, rates[::-1], rtol=1e-13, atol=1e-15)
+    assert rates[0] > 0 and (rates[1] > 0.1) == slides
+    with pytest.raises(ValueError, match="Poisson's law is for contacts by name"):
+        contact_system(UNIT, foot, ("x", "y"))
+
+
+@pytest.fixture(scope="module")
+def random_impacts():
+    """10 000 impacts of three contacts whose rows are random, of a body with four coordinates: velocities before, after, rows."""
+    draw = np.random.default_rng(3)
+    rows, v = draw.normal(size=(2, 10_000, 3, 4)), draw.normal(size=(10_000, 4))
+    rows, v = (jnp.asarray(rows[0]), jnp.asarray(rows[1])), jnp.asarray(v)
+
+    def run(e, poisson, count=10_000, **friction):
+        contacts = flat(3, True if friction else None, restitution=e, poisson=poisson, **friction)
+        struck = jax.jit(jax.vmap(lambda v, rows: impact(UNIT, jnp.zeros(4), v, rows, contacts)[0]))
+        return np.asarray(struck(v[:count], jax.tree.map(lambda each: each[:count], rows)))
+
+    return run, np.asarray(v), [np.asarray(each) for each in rows]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("e", [0.0, 0.7, 1.0])
+def test_poisson_never_adds_energy_without_friction(e, random_impacts):
+    run, v, (normals, _) = random_impacts
+    after = run(e, True)
+    assert np.all(np.isfinite(after))
+    before, grown = np.sum(v**2, axis=1), np.sum(after**2, axis=1)
+    # Rounding, of compliances with condition numbers up to 1e6.
+    assert np.all(grown <= before * (1 + 1e-9))
+    assert np.all(np.einsum("bij,bj->bi", normals, after) >= -1e-7)
+    if e == 1:
+        # Of an elastic impact of all contacts; where one opens in compression, its part is lost.
+        assert np.mean(grown > before * (1 - 1e-9)) > 0.5
+
+
+@pytest.mark.medium
+def test_random_impacts_with_friction(random_impacts):
+    """Energy never grows, of whatever law has a solution; the others have none, and say so."""
+    run, v, _ = random_impacts
+    v = v[:1000]
+    for poisson in (False, True):
+        after = run(0.5, poisson, 1000, static=0.4, kinetic=0.3)
+        good = np.all(np.isfinite(after), axis=1)
+        assert np.mean(good) > 0.9
+        assert np.all(np.sum(after[good] ** 2, axis=1) <= np.sum(v[good] ** 2, axis=1) * (1 + 1e-9))
+
+
+# Impacts that the laws do not decide
+
+
+def velocities_by_enumeration(rows, v, friction):
+    """Of one impact of two contacts with friction, the velocities by all complementary bases of Stewart and Trinkle's problem."""
+    (normal, slip), size = rows, 8
+    jacobian = np.concatenate([normal, slip])
+    to_forces = np.block([[np.eye(2), np.zeros((2, 4))], [np.zeros((2, 2)), np.eye(2), -np.eye(2)]])
+    up, cone = (
+        np.concatenate([np.zeros((2, 2)), np.eye(2), np.eye(2)]),
+        np.block([friction * np.eye(2), -np.eye(2), -np.eye(2)]),
+    )
+    matrix = np.block([[to_forces.T @ jacobian @ jacobian.T @ to_forces, up], [cone, np.zeros((2, 2))]])
+    offset = np.concatenate([to_forces.T @ jacobian @ v, np.zeros(2)])
+    basic = np.array(list(itertools.product([False, True], repeat=size)))
+    systems = np.where(basic[:, :, None] & basic[:, None], matrix, np.eye(size))
+    sound = np.abs(np.linalg.det(systems)) > 1e-9
+    z = np.linalg.solve(np.where(sound[:, None, None], systems, np.eye(size)), np.where(basic, -offset, 0)[..., None])[
+        ..., 0
+    ]
+    fits = sound & np.all(z >= -1e-9, axis=1) & np.all(z @ matrix.T + offset >= -1e-9, axis=1)
+    return v + z[fits, :6] @ (jacobian.T @ to_forces).T
+
+
+def test_impacts_with_two_solutions():
+    """Against all 256 bases of 400 random impacts, of a contact that strikes while another rests: an impact with two solutions is
+    `not_unique`, the others have the one, but where a push may close the gap."""
+    draw, friction = np.random.default_rng(5), 2.0
+    rows, v = draw.normal(size=(2, 400, 2, 4)), draw.normal(size=(400, 4))
+    rest = rows[0, :, 1]
+    v -= rest * (np.sum(rest * v, axis=1) / np.sum(rest**2, axis=1))[:, None]
+    v *= -np.sign(np.sum(rows[0, :, 0] * v, axis=1))[:, None]
+    given, contacts = (jnp.asarray(rows[0]), jnp.asarray(rows[1])), flat(2, True, static=friction, kinetic=friction)
+    after = jax.jit(jax.vmap(lambda v, p: impact(UNIT, jnp.zeros(4), v, p, contacts)[0]))(jnp.asarray(v), given)
+    several = np.zeros(400, bool)
+    for each in range(400):
+        found = velocities_by_enumeration(rows[:, each], v[each], friction)
+        several[each] = np.max(np.ptp(found, axis=0)) > 1e-6
+        compliance, coupled = (rows[0, each] @ other.T for other in rows[:, each])
+        painleve = np.any(np.diag(compliance) < friction * np.abs(np.diag(coupled)))
+        if not several[each] and not painleve:
+            # Solutions of equal velocities, up to the condition of a basis.
+            assert_allclose(after[each], found[0], rtol=0, atol=1e-8)
+    assert np.all(np.isnan(after[several])) and 4 <= np.sum(several) <= 40
+    assert {str(code_of_state(after[each])) for each in np.flatnonzero(several)} == {"not_unique"}
+    # The same in a run, half a unit of time before it.
+    first = np.flatnonzero(several)[0]
+    system = contact_system(UNIT, dict(zip("ab", contacts, strict=True)), tuple("wxyz"))
+    rows, v = jax.tree.map(lambda each: each[first], given), jnp.asarray(v[first])
+    _, x = start(system, jnp.concatenate([-v / 2, v]), rows)
+    end = hj.simulate(system, x, rows, mode="contacts", t1=1.0, max_jumps=3, throw=False)
+    assert end.result == "not_unique" and int(end.jumps) == 0
+    assert_allclose(end.t, 0.5, rtol=1e-9)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_newtons_law_at_kanes_pendulum_has_a_code(named):
+    """Two equal rods whose tip strikes the floor: with e = 0.5 it would stick, and energy grow by 59 %. Also along a sequence. By
+    Poisson's law less energy is left than a plastic impact would leave with sticking: it slips on, and loses energy."""
+    q, u = np.radians([20.0, 30.0]), np.array([-0.1, -0.2])
+    bodies = Mechanism(
+        lambda q, p: jnp.array([[4 / 3, 0.0], [0.0, 1 / 3]]) + jnp.cos(q[0] - q[1]) / 2 * (1 - jnp.eye(2))
+    )
+    tip = lambda **law: Contact(
+        lambda t, q, p: np.sum(np.cos(np.radians([20.0, 30.0]))) - jnp.sum(jnp.cos(q)),
+        lambda t, q, v, p: jnp.cos(q) @ v, 0.5, 0.5, 0.5, **law,
+    )  # fmt: skip
+    system = contact_system(bodies, {"tip": tip()} if named else tip(), ("upper", "lower"))
+    x = jnp.array([*(q - 1e-3 * u), *u, *([0.0] * named)])
+    mode = "contacts" if named else "U"
+    end = hj.simulate(system, x, None, mode=mode, t1=1.0, max_jumps=3, throw=False)
+    assert end.result == "gains_energy" and int(end.jumps) == 0
+    with pytest.raises(hj.SolveError, match="gains_energy: The laws of contact would add kinetic energy"):
+        hj.simulate(system, x, None, mode=mode, t1=1.0, max_jumps=3)
+    if named:
+        step = hj.ReturnMap(system, sequence=("contacts[0]", "contacts[0]"))
+        assert step(x, None, throw=False).result == "gains_energy"
+        after, (normal, tangential) = impact(bodies, jnp.asarray(q), jnp.asarray(u), None, tip(poisson=True))
+        energy = lambda u: u @ bodies.mass(jnp.asarray(q), None) @ u / 2
+        assert energy(after) < energy(u) and abs(tangential) <= 0.5 * normal * (1 + 1e-12)
