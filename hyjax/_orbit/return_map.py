@@ -26,8 +26,8 @@ class ReturnMap(eqx.Module):
 
     - `system`: a `HybridSystem`.
     - Either `sequence`: mode names, static, an arc that a family of transitions ends with the number of the guard, such as
-      `"network[3]"`; or `section`: a `Section`, or a `Stroboscope` for a system that is forced with a
-      period.
+      `"network[3]"`, and of contacts by name the names of their sets, such as `"heel:stick+toe:open"`; or `section`: a `Section`,
+      or a `Stroboscope` for a system that is forced with a period.
     - `strides`: $m$, the number of passes, static. `max_jumps`: of a `section`, the largest number of jumps in one pass, static.
     - `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default that of the verb to which
       the map is given: `Integrator()`, and coarser tolerances for `attractor` and `basin`.
@@ -79,8 +79,11 @@ class ReturnMap(eqx.Module):
                 f"ReturnMap: give either sequence= or section=, not {'both' if sequence is not None else 'neither'}."
             )
         if sequence is not None:
-            system.passes(sequence)
-            sequence = tuple(sequence)
+            # The domain of contacts by name knows sequences of their sets.
+            along = getattr(system.mode(system.names[0]).domain, "along", None)
+            system, named = (system, sequence) if along is None else along(system, sequence)
+            system.passes(named)
+            sequence = tuple(named)
         elif not isinstance(section, Section | Stroboscope):
             raise ValueError(
                 f"section: {section!r} must be a hj.Section(mode, surface) or a hj.Stroboscope(mode, period)."

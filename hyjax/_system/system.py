@@ -215,7 +215,7 @@ def _entry(fn: Callable, number, t: Time, x: State, params: Params) -> Array:
 
 
 def _after(reset: Reset, number, t: Time, x: State, params: Params) -> State:
-    return reset(t, x, params, number)
+    return reset(t, x, params, jnp.asarray(number))
 
 
 def every(

@@ -3,7 +3,7 @@ r"""Bodies with any number of contacts, each open, stuck or sliding: one mode, i
 import functools as ft
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -15,12 +15,12 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.programs import evaluate_alike
 from .._system.results import choose, nan_unless, RESULTS
-from .._system.system import Domain, HybridSystem, Mode, Transition
+from .._system.system import Domain, HybridSystem
 from .._system.types import Flag, Params, State, Time
 from .contact import coefficient, Contact, gap_rates, gaps
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .lemke import lemke
-from .mechanism import Mechanism, names_of
+from .mechanism import Mechanism
 from .projection import diagonal, halves, least_norm, project, Projection, Rows, tied
 
 # The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
@@ -32,25 +32,6 @@ Numbers = Float[Array, " contacts"]
 _ROUGH = 1e6
 # Up to so many sets of contacts an impact is looked at for a second solution.
 _FEW = 64
-
-
-def contact_set_system(
-    mechanism: Mechanism,
-    contacts: Mapping[str, Contact],
-    coordinates: Sequence[str],
-    domain: Domain | None,
-    units: Sequence[str],
-    time_unit: str,
-) -> HybridSystem:
-    """The system of several contacts, see `contact_system`."""
-    _check_contacts(contacts)
-    bodies, names = ContactSet(mechanism, tuple(contacts.values()), domain), names_of(coordinates)
-    if twice := set(names) & set(contacts):
-        raise ValueError(f"contact_system: {sorted(twice)} name both a coordinate and a contact.")
-    units = (*units, *("1" for _ in contacts)) if units else ()
-    mode = Mode(bodies.flow, names, bodies, units, held=tuple(contacts))
-    change = Transition("contacts", "contacts", guard=bodies.distances, reset=bodies.change, armed=bodies.may_change)
-    return HybridSystem({"contacts": mode}, (change,), time_unit)
 
 
 class Apart(eqx.Module):
@@ -90,6 +71,10 @@ class ContactSet(eqx.Module):
     mechanism: Mechanism
     contacts: tuple[Contact, ...]
     further: Domain | None
+    # Of a system: how a `ReturnMap` reads a sequence of names of sets.
+    along: Callable[[HybridSystem, Sequence[str]], tuple[HybridSystem, Sequence[str]]] | None = eqx.field(
+        static=True, default=None
+    )
 
     @property
     def with_slip(self) -> np.ndarray:
@@ -258,7 +243,7 @@ class ContactSet(eqx.Module):
         An impact: impulses $p_n \ge 0$ with $\dot g_n^+ + e\,\dot g_n^- \ge 0$ at the contact that strikes, $\dot g_n^+ \ge 0$
         at those that are closed, and friction. Then the contacts at rest hold, slide or open as their accelerations say.
         """
-        codes, count, i = self.codes(x), len(self.contacts), jnp.asarray(i)
+        codes, count = self.codes(x), len(self.contacts)
         about = jnp.asarray(np.concatenate([np.arange(count), self.faces, self.faces]))[i] == jnp.arange(count)
         gives, back = i >= count, i >= count + len(self.faces)
         strikes = about & (codes == OPEN) & ~gives
@@ -555,40 +540,5 @@ class ContactSet(eqx.Module):
         return codes, (gaps < -near[:count]) & (rates <= still[:count]), touches & (rates < -still[:count]), fits
 
 
-def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
-    """The name of the set of contacts in a state, such as `"heel:stick+toe:open"`.
-
-    A contact is `open`, `stick`, `slip+` or `slip-`, by the sign of its slip; without friction `open` or `closed`.
-
-    **Arguments:** `system`: from `contact_system` with contacts by name. `x`: its state, shape `(n,)`, such as one of
-    `Trajectory.x_starts`. **Returns:** a text. `ValueError` for a system without contacts by name.
-
-    **Example:**
-
-    >>> ball = hj.contact.lagrangian(lambda q, v, p: v @ v / 2)
-    >>> walls = {"left": hj.contact.Contact(lambda t, q, p: q[0]), "right": hj.contact.Contact(lambda t, q, p: 1 - q[0])}
-    >>> system = hj.contact.contact_system(ball, walls, coordinates=("y",))
-    >>> hj.contact.set_name(system, jnp.array([0.0, 0.0, 1.0, 0.0]))
-    'left:closed+right:open'
-
-    Source: Johnson, Burden, Koditschek (2016), *A hybrid systems model for simple manipulation and self-manipulation systems*,
-    Int. J. Robot. Res. 35, for modes that are sets of contacts.
-    """
-    mode = system.modes.get("contacts")
-    if mode is None or not isinstance(mode.domain, ContactSet):
-        raise ValueError("The system must be one that contact_system makes of contacts by name.")
-    return mode.label("contacts", x)
-
-
 def _cut(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
-
-
-def _check_contacts(contacts: Mapping[str, Contact]) -> None:
-    if not contacts:
-        raise ValueError("contact_system: give at least one contact, such as {'left': hj.contact.Contact(...)}.")
-    for name, contact in contacts.items():
-        if not isinstance(name, str) or not name or "+" in name or ":" in name:
-            raise ValueError(f"contact_system: {name!r} cannot name a contact: '+' and ':' are for the names of sets.")
-        if not isinstance(contact, Contact):
-            raise ValueError(f"contact_system: contacts[{name!r}] must be a hj.contact.Contact, not {contact!r}.")

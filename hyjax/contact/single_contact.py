@@ -12,9 +12,10 @@ from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
 from .contact import Contact, gap, gap_rates, slip
-from .contact_set import Apart, contact_set_system
+from .contact_set import Apart
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
+from .named_sets import contact_set_system
 from .projection import halves, project, Projection
 
 Side = PerMode | Int[Array, ""]
