@@ -13,6 +13,8 @@ from .._numerics.programs import evaluate_alike
 from .._system.types import Params, Scalar, Time
 from .mechanism import Positions, Velocities
 
+# A tangential velocity, or two of a contact in space that never slips.
+Slip = Callable[[Time, Positions, Velocities, Params], Scalar]
 # A number, or a function that returns a leaf of the parameters.
 Coefficient = float | Array | Callable[[Params], Scalar]
 
@@ -28,7 +30,8 @@ class Contact(eqx.Module):
     - `gap`: `g(t, q, params)`, shape `()`, in units of length (or angle): positive where the bodies are apart. The gap may
       depend on time, as for a paddle or a shaken table.
     - `slip`: `s(t, q, v, params)`, shape `()`: the tangential velocity of the contact point relative to the surface,
-      affine in `v`. Without `slip` the contact is frictionless. Friction along two tangents is not supported.
+      affine in `v`. Without `slip` the contact is frictionless. In space a contact that never slips has two, `(forward,
+      sideways)`, along independent tangents; one that may slip moves in a plane.
     - `restitution`: $e$: the gap's rate after an impact is $-e$ times the rate before it (Newton's law). `poisson`: of contacts
       by name, the normal impulse of restitution is $e$ times that of compression instead, at all contacts that are closed, so
       that an impact passes through bodies that touch. `tangential`: $e_t$: where friction allows it, the slip after an impact
@@ -56,7 +59,7 @@ class Contact(eqx.Module):
     """
 
     gap: Callable[[Time, Positions, Params], Scalar]
-    slip: Callable[[Time, Positions, Velocities, Params], Scalar] | None = None
+    slip: Slip | tuple[Slip, Slip] | None = None
     restitution: Coefficient = 0.0
     static: Coefficient | None = None
     kinetic: Coefficient | None = None
@@ -67,10 +70,12 @@ class Contact(eqx.Module):
     def __check_init__(self):
         if not callable(self.gap):
             raise ValueError(f"Contact: gap must be a function g(t, q, params), not {self.gap!r}.")
-        if self.slip is not None and not callable(self.slip):
+        if not all(map(callable, tangents(self))) or (
+            isinstance(self.slip, tuple) and not (self.rough and len(self.slip) == 2)
+        ):
             raise ValueError(
-                f"Contact: slip must be one function s(t, q, v, params), not {self.slip!r}. Friction along two "
-                "tangents is not supported: restrict the motion to a plane, or leave slip out for a frictionless contact."
+                f"Contact: slip must be a function s(t, q, v, params), not {self.slip!r}. Two are for a contact that never "
+                "slips, static=math.inf; otherwise restrict the motion to a plane, or leave slip out for a frictionless contact."
             )
         self._check_friction()
         for name, low, high in (
@@ -133,14 +138,18 @@ def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:
     return value
 
 
-def slip(contact: Contact, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
-    """The tangential velocity; `ValueError` unless it is a scalar."""
-    assert contact.slip is not None
-    value = jnp.asarray(contact.slip(t, q, v, params), q.dtype)
+def tangents(contact: Contact) -> tuple[Slip, ...]:
+    """The slips of a contact, in the order of their rows."""
+    return contact.slip if isinstance(contact.slip, tuple) else () if contact.slip is None else (contact.slip,)
+
+
+def slip(function: Slip, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
+    """A tangential velocity; `ValueError` unless it is a scalar."""
+    value = jnp.asarray(function(t, q, v, params), q.dtype)
     if value.shape != ():
         raise ValueError(
-            f"Contact: slip must return one number, of shape (), not {value.shape}: friction along two tangents is not "
-            "supported. Restrict the motion to a plane, or leave slip out for a frictionless contact."
+            f"Contact: slip must return one number, of shape (), not {value.shape}. For two tangents of a contact that never "
+            "slips give two functions, slip=(forward, sideways)."
         )
     return value
 
@@ -149,7 +158,7 @@ def velocity_rows(
     contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: Params
 ) -> Float[Array, " rows"]:
     """The velocities of the contact points: the rates of all gaps, then the slips of the contacts with a slip."""
-    slips = [ft.partial(slip, contact) for contact in contacts if contact.slip is not None]
+    slips = [ft.partial(slip, each) for contact in contacts for each in tangents(contact)]
     rates = gap_rates(contacts, t, q, v, params)
     return jnp.concatenate([rates, evaluate_alike(slips, t, q, v, params)]) if slips else rates
 

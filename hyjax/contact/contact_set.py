@@ -17,7 +17,7 @@ from .._numerics.programs import evaluate_alike
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem
 from .._system.types import Flag, Params, State, Time
-from .contact import coefficient, Contact, gap_rates, gaps
+from .contact import coefficient, Contact, gap_rates, gaps, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .lemke import lemke
 from .mechanism import Mechanism
@@ -78,8 +78,8 @@ class ContactSet(eqx.Module):
 
     @property
     def with_slip(self) -> np.ndarray:
-        """The contacts whose slips are rows."""
-        return np.array([i for i, each in enumerate(self.contacts) if each.slip is not None], int)
+        """The contacts whose slips are rows, each as often as it has slips."""
+        return np.array([i for i, each in enumerate(self.contacts) for _ in tangents(each)], int)
 
     @property
     def faces(self) -> np.ndarray:

@@ -109,7 +109,7 @@ def impact(contact: Contact, projected: Projection, params: Params) -> tuple[For
     restitution = rebound(contact, projected, 0, params)
     elastic = restitution > 0
     reversal = jnp.where(elastic, coefficient(contact.tangential, params, restitution), 0)
-    change = -projected.velocity * (1 + jnp.stack([restitution, reversal])[: projected.velocity.size])
+    change = -projected.velocity * (1 + jnp.stack([restitution, reversal, reversal])[: projected.velocity.size])
     impulse, side = holding(projected.compliance, change), jnp.zeros_like(restitution)
     if contact.slips:
         way = gives_way(impulse)

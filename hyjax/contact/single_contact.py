@@ -11,7 +11,7 @@ from .._system.per_mode import number, PerMode
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
-from .contact import Contact, gap, gap_rates, slip
+from .contact import Contact, gap, gap_rates, slip, tangents
 from .contact_set import Apart
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
@@ -216,7 +216,7 @@ class _Body(eqx.Module):
         return slide(self.contact, self.projected(t, x, params), number(side, x.dtype), params)[0]
 
     def slip(self, side: Side, t: Time, x: State, params: Params) -> Scalar:
-        return number(side, x.dtype) * slip(self.contact, t, *halves(x), params)
+        return number(side, x.dtype) * slip(tangents(self.contact)[0], t, *halves(x), params)
 
     def can_hold(self, t: Time, x: State, params: Params) -> Flag:
         return can_hold(self.contact, self.projected(t, x, params), params)

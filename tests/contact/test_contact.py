@@ -499,7 +499,7 @@ GAP, SLIP = (lambda t, q, p: q[1]), (lambda t, q, v, p: v[0])
 UNIT = Mechanism(lambda q, p: jnp.eye(2))
 MISUSES = [
     (lambda: Contact(1.0), "gap must be a function"),
-    (lambda: Contact(GAP, (SLIP, SLIP)), "two tangents"),
+    (lambda: Contact(GAP, (SLIP, SLIP)), "Two are for a contact that never slips, static"),
     (lambda: Contact(GAP, SLIP), "static=math.inf"),
     (lambda: Contact(GAP, SLIP, static=0.5), "Give both"),
     (lambda: Contact(GAP, SLIP, kinetic=0.5), "Give both"),
