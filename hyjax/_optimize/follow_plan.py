@@ -16,7 +16,6 @@ import numpy as np
 
 from .._system.results import RESULTS
 from .._system.where import leaf_names
-from .constraint import label_of, limits_of
 from .interior_point import InteriorPoint
 from .interval import ASKED
 from .optimized_plan import constraint_rows, OptimizedPlan, searched
@@ -91,16 +90,16 @@ def _active(gait: OptimizedPlan) -> np.ndarray:
     return np.concatenate([rows, np.any(inputs, axis=1).ravel(), ending[own + 3 :]])
 
 
-def names_of(program: PlanProgram) -> list[str]:
+def names_of(gait: OptimizedPlan) -> list[str]:
     """The constraints' inequalities, the limits of the input, and the bounds of parameters."""
-    labels = [label_of(each) for each in limits_of(program.constraints, program.counts)]
+    program = gait.program
     leaf = program.held.leaf(program.params)
     name, shape = leaf_names(program.params)[leaf], np.shape(jax.tree.leaves(program.params)[leaf])
     inputs = [f"{name}[{', '.join(map(str, place))}]" if place else name for place in np.ndindex(*shape)]
     limited = [side for side, known in zip(("lower", "upper"), program.held.limited, strict=True) if known]
     bounded = [] if program.unknowns is None else program.unknowns.names
     return [
-        *labels[sum(equal for equal, _ in program.counts) :],
+        *gait.labels[gait.multipliers.size :],
         *(f"{side} limit of {each}" for side in limited for each in inputs),
         *(f"{side} bound of {each}" for side in ("lower", "upper") for each in bounded),
     ]
@@ -118,7 +117,7 @@ def _in_order(program: PlanProgram, ending: np.ndarray, along: np.ndarray) -> np
 
 def changes_between(before: PlanPoint, after: PlanPoint) -> list[ActiveSetChange]:
     """What differs in their active sets, at the latter."""
-    rows = zip(names_of(after.gait.program), before.active, after.active, strict=True)
+    rows = zip(names_of(after.gait), before.active, after.active, strict=True)
     return [ActiveSetChange(after.number, name, bool(now)) for name, was, now in rows if was != now]
 
 
@@ -154,7 +153,7 @@ def plan_branch(name: str, points: list[PlanPoint], changes: list[ActiveSetChang
         along = np.asarray(jnp.sum(gait.arc_multipliers, axis=0))
         return np.concatenate([gait.multipliers, _in_order(program, np.asarray(gait.ending_multipliers), along)])
 
-    labels = tuple(label_of(each) for each in limits_of(program.constraints, program.counts))
+    labels = tuple(points[0].gait.labels)
     stacked = lambda leaf, *more: jnp.stack([leaf, *more]) if eqx.is_array(leaf) else leaf
     each = lambda of: np.stack([of(at) for at in points])
     return OptimumBranch(

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from .._numerics.eager import dense_run
 from .._numerics.trees import select
+from .._results.registry import draw
 from .._results.shown import is_traced, Shown
 from .._results.table import Table
 from .._results.working import working
@@ -18,10 +19,10 @@ from .._system.results import choose, counted_codes, described_code, nan_unless,
 from .._system.types import Flag, Scalar
 from .._system.where import Where
 from ..control.held_inputs import Plan
-from .constraint import all_constraints, Constraint, Objective
+from .constraint import all_constraints, Constraint, label_of, limits_of, Objective
 from .interior_point import InteriorPoint, SearchHistory
 from .orbit_program import Bounds, unknowns_of
-from .plan_program import LONGEST, MET, plan_program, PlanProgram, SHORTEST
+from .plan_program import LONGEST, MET, OUTSIDE, plan_program, PlanProgram, SHORTEST
 from .stage_search import begin, code_of_search, search, StageSearch
 from .stages import Staged
 
@@ -34,7 +35,7 @@ MISSED, COARSE = 1e-8, 1e-6
 class OptimizedPlan(Shown):
     r"""An optimal step with inputs free in time.
 
-    **Attributes:** `plan`: the `Plan`, a trajectory but for `gap`; `hj.periodic_orbit(*gait.plan.orbit_guess)` is its orbit,
+    **Attributes:** `plan`: the `Plan`, a trajectory but for `gap`; `hj.periodic_orbit(*gait.plan.orbit_guess())` is its orbit,
     with multipliers. `value`: of the objective. `multipliers`: of the equality constraints' rows $g - b$, and
     `ending_multipliers` of the inequalities that hold at the ends, in the order of the constraints; `arc_multipliers` of those
     along the arc, the sum over the points of an interval, shape `(intervals, rows)`: the derivative of the value by the limit,
@@ -48,6 +49,8 @@ class OptimizedPlan(Shown):
     a gap above 1e-6 is left (take more intervals), or the duration is a fifth of that of the guess or five times as long;
     `grazing` where the guard does not fall at the end; `unexpected_transition` where it falls before, or the domain is left;
     `nonfinite` where the guess has no finite values.
+
+    **Methods:** `distances(n)`: from the limits along the arc; `plot()`.
 
     **Example:**
 
@@ -88,6 +91,34 @@ class OptimizedPlan(Shown):
     def system(self):
         """The system of the model."""
         return self.plan.held.map.system
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the constraints' rows, equalities first."""
+        return [label_of(row) for row in limits_of(self.program.constraints, self.program.counts)]
+
+    @property
+    def arc_labels(self) -> list[str]:
+        """Those of the rows along the arc, the columns of `arc_multipliers`."""
+        rows, program = iter(self.labels[self.multipliers.shape[-1] :]), self.program
+        named = [[next(rows) for _ in range(count)] for _, count in program.counts]
+        return [label for labels, along in zip(named, program.along, strict=True) if along for label in labels]
+
+    @eqx.filter_jit
+    def distances(self, n: int = 9) -> Float[Array, "times rows"]:
+        """How far the rows along the arc keep from their limits, in their units, at the times of `plan.sample(n)`; NaN outside
+        of their windows."""
+        program, (_, x, inputs) = self.program, self.plan.sample(n)
+        _, v, _, _ = program.sizes.parts(self.point.states[-1])
+        numbers, parts = jnp.arange(len(x)) // n, jnp.tile(jnp.linspace(0, 1, n, dtype=x.dtype), len(x) // n)
+        inputs = inputs.reshape(len(x), -1)
+        at = lambda k, s, x, w: program.rows(k, s, x / program.scales.state, v, w / program.scales.input[: w.size])
+        rows = jax.vmap(at)(numbers, parts, x, inputs)
+        return jnp.where(rows == OUTSIDE, jnp.nan, rows * program.scales.rows)
+
+    def plot(self):
+        """A figure of coordinates, inputs and distances from limits over time; see `hyjax.plot.plan_figure`."""
+        return draw(self)
 
     def __len__(self) -> int:
         """The number of plans in a batch; `TypeError` for one plan."""

@@ -62,7 +62,7 @@ class Planned:
     def __getattr__(self, name: str):
         raise AttributeError(
             f"optimize: {name!r} of a plan is not known before it is an orbit. Optimize the plan, then its orbit, "
-            "hj.periodic_orbit(*plan.orbit_guess)."
+            "hj.periodic_orbit(*plan.orbit_guess())."
         )
 
 

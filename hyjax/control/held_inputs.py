@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.registry import draw
 from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
@@ -187,7 +188,8 @@ class Plan(Shown):
     before the jump. `inputs`: coefficients, shape `(intervals, degree + 1, *input)`. `duration`: of the step. `params`: of the
     model.
 
-    **Methods:** `orbit_guess`: `(step, x, params)`, for `hyjax.periodic_orbit`.
+    **Methods:** `orbit_guess()`: `(step, x, params)`, for `hyjax.periodic_orbit`; `sample(n)`: times, states and inputs;
+    `plot()`.
 
     **Example:**
 
@@ -205,13 +207,36 @@ class Plan(Shown):
     duration: Scalar
     params: Params
 
-    @property
     def orbit_guess(self) -> tuple[ReturnMap, State, HeldParams]:
         """The return map, the state in the middle of the first interval, and the parameters:
-        `hj.periodic_orbit(*plan.orbit_guess)`."""
+        `hj.periodic_orbit(*plan.orbit_guess())`."""
         start = jnp.concatenate([self.x[0], jnp.zeros(2, self.x.dtype)])
         held = HeldParams(self.params, self.inputs, self.duration / self.held.intervals)
         return self.held.step, self.held.step(start, held).x, held
+
+    @eqx.filter_jit
+    def sample(
+        self, n: int = 9
+    ) -> tuple[Float[Array, " times"], Float[Array, "times n"], Float[Array, "times *input"]]:
+        """Times, states and inputs at `n` points of each interval, from its start to its end, static. States by the cubic through
+        both ends and their rates."""
+        held, step = self.held, self.duration / self.held.intervals
+        parts = jnp.linspace(0, 1, n, dtype=self.x.dtype)
+
+        def interval(k, first, last, own):
+            inputs = jax.vmap(lambda s: held.at(own, s))(parts)
+            rate = lambda t, x, u: step * held.mode.vector_field(t, x, held.with_input(self.params, u))
+            begin, end = rate(k * step, first, inputs[0]), rate((k + 1) * step, last, inputs[-1])
+            ends = jnp.stack([first, first + begin / 3, last - end / 3, last], axis=1)
+            return (k + parts) * step, jax.vmap(lambda s: bezier(ends, s))(parts), inputs
+
+        numbers = jnp.arange(held.intervals, dtype=self.x.dtype)
+        found = jax.vmap(interval)(numbers, self.x[:-1], self.x[1:], self.inputs)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
+
+    def plot(self):
+        """A figure of coordinates and inputs over time; see `hyjax.plot.plan_figure`."""
+        return draw(self)
 
 
 def _interval(inputs: HeldInputs, x: State, params: HeldParams) -> tuple[Array, Scalar]:
@@ -227,7 +252,7 @@ def _given(inputs: HeldInputs, function: Function, t: Time, x: State, params: He
     return function(jnp.asarray(x[-2], t.dtype), x[:-2], inputs.with_input(params.own, value))
 
 
-def _flow(inputs: HeldInputs, t: Time, x: State, params: HeldParams) -> State:
+def _flow(inputs: HeldInputs, t: Time, x: State, params: HeldParams) -> Array:
     return jnp.append(_given(inputs, inputs.mode.vector_field, t, x, params), 1)
 
 

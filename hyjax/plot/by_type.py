@@ -4,9 +4,11 @@ from .._continuation.branch import Branch
 from .._continuation.locus import Locus
 from .._flow.trajectory import Trajectory
 from .._optimize.optimized_orbit import OptimizedOrbit
+from .._optimize.optimized_plan import OptimizedPlan
 from .._optimize.optimum_branch import OptimumBranch
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate, draw
+from ..control.held_inputs import Plan
 from ..control.ilqr import IlqrSolution
 from ..noise.covariance import Covariance
 from ..noise.estimates import Estimates, Filtered
@@ -18,7 +20,7 @@ from ..robots.robot import Robot
 from .animation import animate_optimization, animate_orbit, animate_trajectory
 from .branch_figure import branch_diagram, locus_diagram
 from .estimates_figure import covariance_figure, estimate_figure
-from .ilqr_figure import ilqr_figure
+from .ilqr_figure import ilqr_figure, plan_figure
 from .optimization_figure import optimization_figure, optimum_figure
 from .orbit_figure import orbit_figure
 from .response_figure import response_figure, tongue_figure
@@ -35,9 +37,11 @@ FIGURES = {
     IsostableResponse: response_figure,
     Locus: locus_diagram,
     OptimizedOrbit: optimization_figure,
+    OptimizedPlan: plan_figure,
     OptimumBranch: optimum_figure,
     PeriodicOrbit: orbit_figure,
     PhaseResponse: response_figure,
+    Plan: plan_figure,
     Robot: robot_figure,
     Smoothed: lambda smoothed, measurements=None: estimate_figure(smoothed.estimates, measurements),
     Trajectory: trajectory_figure,

@@ -59,7 +59,7 @@ def test_a_cart_of_closed_form(cart):
 def test_the_plan_is_a_trajectory_of_its_map(cart):
     """The return map of the held inputs closes, in the plan's duration, and its multipliers are those of the cart: 1 for the
     speed, which nothing restores, and 0 for place, clock and interval."""
-    step, x, params = cart.plan.orbit_guess
+    step, x, params = cart.plan.orbit_guess()
     after = step(x, params)
     assert_allclose(after.x, x, atol=1e-9)
     assert_allclose(after.time, cart.plan.duration, rtol=1e-9)
@@ -111,6 +111,22 @@ def least_effort_of(start, fastest=0.52):
     duration = np.minimum(3 * (2 * fastest - 1) / (2 * (fastest - start)), 1.0)
     free = 12 * (1 - 2 * start) ** 2 / 8
     return np.where(start > 0.46, free, 2 * (2 * (fastest - start) / duration) ** 2 * duration / 3)
+
+
+def test_a_picture_of_a_plan(limited):
+    """The force of least effort is linear, 0.06 (1 - t), the speed a parabola, and at the middle 0.01 from its limit."""
+    times, x, force = limited.plan.sample(5)
+    assert_allclose(force, 0.06 * (1 - times), atol=1e-7)
+    assert_allclose(x[:, 1], 0.48 + 0.06 * (times - times**2 / 2), atol=1e-7)
+    assert_allclose(x[:, 0], 0.48 * times + 0.06 * (times**2 / 2 - times**3 / 6), atol=1e-7)
+    distances = limited.distances(5)
+    assert limited.arc_labels == ["fastest <= 0.52"] and distances.shape == (20, 1)
+    assert_allclose(distances[:, 0], 0.52 - x[:, 1], atol=1e-12)
+    figure = limited.plot()
+    _, driven, last = figure.axes
+    assert_allclose(driven.lines[0].get_ydata(), 0.06 * (1 - driven.lines[0].get_xdata()), atol=1e-7)
+    assert driven.lines[1].get_ydata()[0] == -1 and last.get_legend().texts[0].get_text() == "fastest <= 0.52"
+    assert len(limited.plan.plot().axes) == 2
 
 
 def test_a_plan_over_a_limit(limited):
@@ -372,7 +388,7 @@ def test_the_compass_gait_of_least_effort():
     assert_allclose(gait.params.push_off, 0.1409356507917, rtol=1e-8)
     assert_allclose(gait.plan.duration, 1.33579318133, rtol=1e-8)
     # The plan is an orbit of the map with its inputs as parameters; its largest multiplier is that of a foot that nearly grazes.
-    orbit = hj.periodic_orbit(*gait.plan.orbit_guess)
+    orbit = hj.periodic_orbit(*gait.plan.orbit_guess())
     assert_allclose(orbit.period, gait.plan.duration, rtol=1e-9)
     assert orbit.spectral_radius > 100
     # A push-off chosen once a step stabilizes it.
