@@ -83,9 +83,40 @@ def gaits(name: str, model: ModuleType, cache: str) -> dict[str, Any]:
         save(animation, FOLDER / f"{name}.gif", fps_for(seconds))
     else:
         orbit_figure(orbits[shown], model).savefig(FOLDER / f"{name}.png", dpi=70)
+    if hasattr(model, "constraints"):
+        forces(model, params, FOLDER / f"{name}_forces.png")
     option = f" --orbit {shown + 1}" if shown else ""
     written = f"--animate {name}.gif" if hasattr(model, "outline") else f"--plot {name}.png"
     return {"command": f"hyjax gait {name}{option} {written}", "shown": shown, "gaits": rows}
+
+
+def forces(model: ModuleType, params: Any, path: Path) -> None:
+    """The picture of the torques, of the ground's force and of the friction that a walker with a control law needs."""
+    import jax
+    import jax.numpy as jnp
+    import matplotlib.pyplot as plt
+
+    gait = model.constraints.hybrid_zero_dynamics(model.strike, params.phase_stop, params)
+
+    @jax.jit
+    @jax.vmap
+    def needed(theta, rate):
+        x = jnp.concatenate(model.constraints.on_surface(theta, rate, params))
+        return model.torques(0.0, x, params), model.ground_force(0.0, x, params)
+
+    torques, force = needed(gait.phases, gait.rates)
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
+    left.plot(gait.times, torques, label=["stance hip", "stance knee", "swing hip", "swing knee"])
+    left.set(ylabel="torque (N m)")
+    middle.plot(gait.times, force, label=["along the ground", "upward"])
+    middle.set(ylabel="ground force (N)")
+    right.plot(gait.times, abs(force[:, 0]) / force[:, 1])
+    right.set(ylabel="friction ratio")
+    for axes in (left, middle):
+        axes.legend(fontsize="small")
+    for axes in (left, middle, right):
+        axes.set(xlabel="time (s)")
+    figure.savefig(path, dpi=80)
 
 
 def motion(name: str, model: ModuleType) -> dict[str, Any]:

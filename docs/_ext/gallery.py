@@ -59,6 +59,7 @@ def page(name: str, model: ModuleType, digits: dict[str, Any]) -> str:
             f"```sh\n{digits['command']}\n```",
             "## Digits",
             _gaits(model, digits) if "gaits" in digits else _end(digits),
+            *([f"## Torques and forces\n\n![Torques and forces]({name}_forces.png)"] if _has_forces(name) else []),
             "## Equations",
             body,
             "## Parameters",
@@ -69,6 +70,10 @@ def page(name: str, model: ModuleType, digits: dict[str, Any]) -> str:
             "````",
         ]
     )
+
+
+def _has_forces(name: str) -> bool:
+    return (FOLDER / f"{name}_forces.png").exists()
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

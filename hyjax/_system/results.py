@@ -182,6 +182,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The laws of contact would add kinetic energy at this impact, as Newton's law of restitution may where friction is "
         "coupled to the gap (Kane, 1984). Give Poisson's law, `Contact(poisson=True)`, less restitution, or a plastic impact."
     )
+    no_gait = (
+        "The zero dynamics have no gait: on the surface of the virtual constraints the phase would stop on its way from impact "
+        "to impact, or the impact reverses it. Choose other constraints, or parameters at which the bodies walk."
+    )
 
 
 class SolveError(RuntimeError):

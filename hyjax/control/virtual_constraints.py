@@ -25,8 +25,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.elimination import solve
+from .._results.failure import raise_failure
 from .._results.shown import Shown
-from .._system.results import nan_unless
+from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Reset
 from .._system.types import Matrix, Params, Scalar, State, Time
 from ..contact.mechanism import check_mechanism, inertia, load, Mechanism, Positions, Velocities
@@ -73,8 +74,8 @@ class HybridZeroDynamics(Shown):
     positions and velocities just after the impact, shape `(2 m,)`. `phases`, `rates`, `times`: of the phase along the step, from
     impact to impact, shape `(nodes,)`. `defect`: by how much the state after the impact misses the surface, in outputs and in
     their derivatives by the phase; zero where the surface is invariant under the impact, which is what all others assume.
-
-    NaN, all but `multiplier` and `defect`, where there is no gait: the phase would stop on its way, or the impact reverses it.
+    `result`: `successful`; `no_gait`, where the phase would stop on its way or the impact reverses it, and all but `multiplier`
+    and `defect` are NaN; `nonfinite`, where these are NaN as well.
 
     **Example:**
 
@@ -92,6 +93,7 @@ class HybridZeroDynamics(Shown):
     rates: Nodes
     times: Nodes
     defect: Scalar
+    result: RESULTS
 
 
 class VirtualConstraints(eqx.Module):
@@ -171,16 +173,18 @@ class VirtualConstraints(eqx.Module):
         return jax.jvp(lambda q: self.phase(q, params), (q,), (acceleration,))[1] + drift
 
     def hybrid_zero_dynamics(
-        self, reset: Reset, stop: Scalar, params: Params, *, nodes: int = 48
+        self, reset: Reset, stop: Scalar, params: Params, *, nodes: int = 48, throw: bool = True
     ) -> HybridZeroDynamics:
         r"""The gait on the surface, and its multiplier, by quadrature in place of integration.
 
         **Arguments:** `reset`: of a transition, `(t, x, params)` with $x = (q, v)$: the impact and the exchange of the legs,
         linear in the rates. `stop`: the phase at the impact, shape `()`. `nodes`: static, the number of Chebyshev's points from
-        impact to impact. Under `jit`, `vmap` and `grad`, of `params` and `stop`.
+        impact to impact. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code. Under `jit`, `vmap` and
+        `grad`, of `params` and `stop`.
 
-        **Returns:** a `HybridZeroDynamics`. Its `multiplier` is NaN where a force is linear in the rates, such as that of a
-        damper, for which no quadrature exists.
+        **Returns:** a `HybridZeroDynamics`. Its `result` is `no_gait` where the bodies do not walk on the surface, and
+        `nonfinite` where the decoupling matrix is singular or a force is linear in the rates, such as that of a damper, for which
+        no quadrature exists.
         """
         stop = jnp.asarray(stop)
         one, zero = jnp.ones_like(stop), jnp.zeros_like(stop)
@@ -206,7 +210,10 @@ class VirtualConstraints(eqx.Module):
         rates = jnp.sign(stop - start) * jnp.sqrt(nan_unless(walks, energies) * 2)
         times = along(1 / rates)
         x, phases = (nan_unless(walks, each) for each in (jnp.concatenate([q, v * rates[-1]]), phases))
-        return HybridZeroDynamics(multiplier, times[-1], x, phases, rates, times, defect)
+        result = choose(jnp.isfinite(multiplier), RESULTS.no_gait, RESULTS.nonfinite)
+        result = choose(walks, RESULTS.successful, result)
+        found = HybridZeroDynamics(multiplier, times[-1], x, phases, rates, times, defect, result)
+        return raise_failure("hybrid_zero_dynamics", found) if throw else found
 
     def _place(self, theta: Scalar, params: Params) -> Positions:
         if self.configuration is not None:

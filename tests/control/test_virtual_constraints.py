@@ -177,15 +177,21 @@ def test_the_gait_by_quadrature_is_that_by_integration():
     assert_allclose(slope, (gait(Params(length=0.801)).period - gait(Params(length=0.799)).period) / 0.002, rtol=1e-4)
 
 
-def test_no_gait_is_nan():
+@pytest.mark.medium
+def test_no_gait_has_a_code():
     """The phase falls on its way and gains speed at the impact, or the impact turns it back; or a damper acts."""
-    back = lambda kept: lambda t, x, p: jnp.concatenate(LAW.on_surface(jnp.array(-0.6), kept * x[3], p))
-    for reset in (back(4.0), back(-0.7)):
-        none = LAW.hybrid_zero_dynamics(reset, jnp.array(-0.1), Params())
-        assert np.isfinite(none.multiplier) and np.all(np.isnan([none.period, *none.x, *none.rates]))
-    reset = back(4.0)
-    damped = LAW.hybrid_zero_dynamics(reset, jnp.array(-0.1), Params(drag=0.4))
-    assert np.isnan(damped.multiplier) and np.isnan(damped.period)
+
+    def gait(kept, drag, throw=False):
+        reset = lambda t, x, p: jnp.concatenate(LAW.on_surface(jnp.array(-0.6), kept * x[3], p))
+        return LAW.hybrid_zero_dynamics(reset, jnp.array(-0.1), Params(drag=drag), throw=throw)
+
+    found = jax.jit(jax.vmap(gait))(jnp.array([0.7, 4.0, -0.7, 4.0]), jnp.array([0.0, 0.0, 0.0, 0.4]))
+    assert str(found.result) == "1 successful, 1 nonfinite, 2 no_gait" and (found.result == "nonfinite")[3]
+    assert list(np.isfinite(found.multiplier)) == [True, True, True, False]
+    for each in (found.period[:, None], found.x, found.rates):
+        assert np.all(np.isfinite(each[0])) and np.all(np.isnan(each[1:]))
+    with pytest.raises(hj.SolveError, match="hybrid_zero_dynamics: no_gait: The zero dynamics have no gait"):
+        gait(4.0, 0.0, throw=True)
 
 
 def test_an_unstable_gait_is_a_gait():
