@@ -13,6 +13,7 @@ from ..cli.options import Json, Model, Overwrite, Param, Sequence
 from ..cli.orbits import require_orbits
 from ..cli.output import nested_lists
 from ..cli.process import start_jax
+from ..cli.robot_file import robot_and_contacts
 
 
 def certify(
@@ -64,6 +65,10 @@ def certify(
     if basin is not None:
         check_count("--basin", basin, 4, 1000)
     check_files(plot, overwrite=overwrite)
+    if robot_and_contacts(name):
+        raise Misuse(
+            f"certify: {name} is a robot's file, of which no proof is made: give a model, or the robot's equations as a file."
+        )
     cache = start_jax()
     model = load(name)
     params, values = parse_parameters(model, param)

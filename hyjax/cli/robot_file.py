@@ -42,6 +42,11 @@ def load_robot(name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = 
             f"{', '.join(known) or 'no sites, spheres, capsules and boxes in the file'}."
         )
     robot = from_mujoco(path, contacts=feet)
+    if any(across := robot.params.gravity[:2]):
+        raise Misuse(
+            f"{path}: gravity has the parts {float(across[0]):g}, {float(across[1]):g} along x and y; of the commands it is "
+            "along z, and the plane of the ground is inclined. In Python, hj.robots has any."
+        )
     if len(robot.touching) == 1:
         if mirror:
             raise Misuse("--mirror is of the two feet of a walker; there is one contact.")

@@ -88,6 +88,16 @@ def test_misuse(command, robot, arguments, message):
     assert len(ran.stderr.splitlines()) == 1 and ran.stdout == ""
 
 
+def test_robots_are_not_proved_nor_tilted(command, robot, tmp_path):
+    ran = command("certify", f"{robot}:foot_l,foot_r")
+    assert ran.returncode == 2 and "is a robot's file, of which no proof is made: give a model" in " ".join(
+        ran.stderr.split()
+    )
+    (tmp_path / "tilted.xml").write_text(COMPASS.replace('gravity="0 0 -1"', 'gravity="0.1 0 -1"'))
+    ran = command("gait", str(tmp_path / "tilted.xml"), *FEET)
+    assert ran.returncode == 2 and "gravity has the parts 0.1, 0 along x and y" in " ".join(ran.stderr.split())
+
+
 def test_files_that_are_refused(command, robot, tmp_path):
     """MuJoCo's own message and line; a mass of zero; options of a robot for a model."""
     path = tmp_path / "broken.xml"
