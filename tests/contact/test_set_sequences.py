@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq
 
 import hyjax as hj
+from hyjax._testing import code_of_state
 from hyjax.contact import Contact, contact_system, Mechanism
 
 LEFT, RIGHT = "left:closed+right:open", "left:open+right:closed"
@@ -75,6 +76,10 @@ def test_a_run_that_leaves_the_sets():
     x = jnp.array([0.0, 0.0, 1.0, 1.0, 1.0, 0.0])
     assert STEP(x, PARAMS, throw=False).result == "successful"
     assert STEP(x, PARAMS.at[0].set(0.5), throw=False).result == "unexpected_transition"
+    # The strike itself says so, before any arc of another set.
+    strike, x = STEP.system.transitions[0], jnp.array([0.0, 0.0, -1.0, -1.0, 1.0, 0.0])
+    codes = [code_of_state(strike.reset(jnp.zeros(()), x, PARAMS.at[0].set(J), jnp.array(1))) for J in (3.0, 0.5)]
+    assert list(map(str, codes)) == ["successful", "unexpected_transition"]
 
 
 def test_names_of_sequences():
