@@ -87,7 +87,7 @@ def test_names_of_sequences():
     floor = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=0.3, kinetic=0.2, restitution=0.5)
     wall = Contact(lambda t, q, p: 1 - q[0], restitution=0.5)
     system = contact_system(Mechanism(lambda q, p: jnp.eye(2)), {"floor": floor, "wall": wall}, ("x", "y"))
-    of = lambda *names: hj.ReturnMap(system, sequence=names).sequence
+    of = lambda *names: hj.ReturnMap(system, sequence=names).sequence or ()
     stick, ahead, back = (f"floor:{word}+wall:open" for word in ("stick", "slip+", "slip-"))
     assert of(stick, ahead) == (f"{stick}[2]", f"{ahead}[2]")
     assert of(stick, back) == (f"{stick}[3]", f"{back}[2]")
