@@ -8,7 +8,7 @@ program, and `grad` and `jacrev` raise an error for a call with options. So the 
 import enum
 import functools as ft
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import ParamSpec, TypeVar
 
@@ -103,8 +103,8 @@ def long_run(fn: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def dense_run(fn: Callable[_P, _T]) -> Callable[_P, _T]:
-    """`short_run` for a program of large arrays: it is compiled with all optimization, and without a library for sums."""
-    return _compiled(fn, OWN_SUMS)
+    """`long_run` for a program of large arrays, whose sums are XLA's own."""
+    return _compiled(fn, {**LONG, **OWN_SUMS})
 
 
 def compiles_fast(lanes: int) -> bool:
@@ -112,7 +112,7 @@ def compiles_fast(lanes: int) -> bool:
     return {Purpose.by_size: lanes < FEW, Purpose.first_result: True, Purpose.run_time: False}[_setting["purpose"]]
 
 
-def _compiled(fn: Callable[_P, _T], options: dict[str, int | bool] | dict[str, str]) -> Callable[_P, _T]:
+def _compiled(fn: Callable[_P, _T], options: Mapping[str, int | bool | str]) -> Callable[_P, _T]:
     ordinary = eqx.filter_jit(fn)
     # Of the ordinary function, not of `fn`: so JAX traces `fn` once for both.
     alone = eqx.filter_jit(ordinary, compiler_options=options)  # pyright: ignore

@@ -53,10 +53,12 @@ def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: Orbit) -> dict[s
 
 def remembered(make: Callable[[PeriodicOrbit], Made]) -> Callable[[PeriodicOrbit], Made]:
     """`make(orbit)`, made once for each system and sequence: each new system would be compiled again."""
-    made: dict[tuple[HybridSystem, tuple[str, ...]], Made] = {}
+    made: dict[tuple, Made] = {}
 
     def recall(orbit: PeriodicOrbit) -> Made:
-        key = orbit.system, orbit.sequence
+        # An `eqx.Partial` has no hash.
+        leaves, structure = jax.tree.flatten(orbit.system)
+        key = (*leaves, structure, orbit.sequence)
         if key not in made:
             made[key] = make(orbit)
         return made[key]

@@ -61,7 +61,7 @@ class HeldInputs(eqx.Module):
     **Methods:** `step` is the return map with the inputs as parameters, its state that of the mode with `clock` and `interval`,
     its section the middle of the first interval. `plan(x, duration, params)` is a guess, for `hyjax.optimize`.
     `given(function)`: of a function of the model's `(t, x, params)`, such as a force, that of the states and parameters of
-    `step`.
+    `step`; `travel(function)`: of the model's `travel(mode, x, params)` that of `step`, zero but at the end of the step.
 
     **Example:**
 
@@ -138,6 +138,15 @@ class HeldInputs(eqx.Module):
     def given(self, function: Function) -> Function:
         """`function(t, x, params)` of states with `clock` and `interval` and of `HeldParams`."""
         return eqx.Partial(_given, self._bare, function)
+
+    def travel(self, function: Callable[[str, State, Params], Array]) -> Callable[[str, State, HeldParams], Array]:
+        """Of the model's way to the next foothold that at the end of an arc of `step`, for `hyjax.objectives.speed`."""
+
+        def way(mode: str, x: State, params: HeldParams) -> Array:
+            # The arc of the last interval ends with the step, others at the clock or the section.
+            return jnp.where(x[-1] > self.intervals - 1.5, function(mode, x[:-2], params.own), 0)
+
+        return way
 
     @property
     def _bare(self) -> "HeldInputs":

@@ -69,6 +69,10 @@ def test_the_plan_is_a_trajectory_of_its_map(cart):
     )  # fmt: skip
     force = cart.plan.held.given(lambda t, x, p: p)
     assert_allclose(force(jnp.array(0.0), x, params), 0.3 - 0.15 / 2, atol=1e-9)
+    # At the end of an interval the cart has not arrived.
+    way = cart.plan.held.travel(lambda mode, x, p: x[:1])
+    ends = jnp.array([[1.0, 0.4, 2.0, 3.0], [0.5, 0.4, 1.0, 2.0]])
+    assert_allclose(jax.vmap(lambda end: way("cart", end, params))(ends), [[1.0], [0.0]])
 
 
 def test_a_limit_along_the_arc_holds_between_the_points():
