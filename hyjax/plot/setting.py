@@ -27,7 +27,8 @@ def parameter_texts(params: Params, degrees: Collection[str] = ()) -> dict[str, 
     """
     texts = {}
     for name, (leaf, about) in named_params(params).items():
-        if leaf.ndim == 0 and np.isrealobj(leaf):
+        # Numbers of a tuple have no names of their own.
+        if leaf.ndim == 0 and np.isrealobj(leaf) and not name.rpartition(".")[2].isdigit():
             value, printed = float(leaf), unit(chosen_unit(about.get("units", ""), params))
             shown = (
                 signed(f"{math.degrees(value):.4g}") + "°"

@@ -183,7 +183,7 @@ def test_no_short_file_with_one_user():
 LINES = {
     "_system": 1583, "_numerics": 1861, "_results": 1442, "solvers": 878, "_flow": 5731, "_orbit": 3618, "noise": 1530,
     "control": 3047, "phase": 1056, "_continuation": 2315, "_sweep": 2560, "_optimize": 4916, "study": 1083, "contact": 1943,
-    "robots": 1386, "models": 5115, "plot": 3304, "cli": 2970, "certify": 7441,
+    "robots": 1386, "models": 5115, "plot": 3305, "cli": 2970, "certify": 7441,
 }  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 307 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 53_817
+    assert len(FILES) <= 307 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 53_818
     assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 269
     assert len(hyjax.__all__) <= 50
 
