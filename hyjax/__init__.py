@@ -4,6 +4,7 @@ The examples in the docstrings assume `import hyjax as hj`, `import jax`, `impor
 `jax.config.update("jax_enable_x64", True)`.
 """
 
+import importlib
 from typing import Any
 
 import lazy_loader
@@ -21,13 +22,13 @@ def __getattr__(name: str) -> Any:
         from ._results.installed import version
 
         return version()
-    if name in ("fast", "objectives"):
-        import importlib
-
-        return importlib.import_module(
-            {"fast": "._numerics.fast", "objectives": "._optimize.objectives"}[name], __name__
-        )
-    return _imported(name)
+    if name in _FILES:
+        return importlib.import_module(_FILES[name], __name__)
+    # The former name of what `load` does for the store of a sweep.
+    return _imported("load" if name == "open_sweep" else name)
 
 
-_registry.connect(plot=lambda: _imported("plot"), models=lambda: _imported("models"))
+_FILES = {"fast": "._numerics.fast", "objectives": "._optimize.objectives", "_store": "._sweep.store"}
+_registry.connect(
+    plot=lambda: _imported("plot"), models=lambda: _imported("models"), sweeps=lambda: __getattr__("_store")
+)

@@ -17,6 +17,7 @@ from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import PseudoArclength as PseudoArclength
 from ._continuation.locus import locus as locus
 from ._continuation.switching import cascade as cascade, switch_branch as switch_branch
+from ._fit.fit import fit as fit
 from ._flow.flow import flow_to_guard as flow_to_guard
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
@@ -37,7 +38,6 @@ from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShootin
 from ._results.save import load as load, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
-from ._sweep.store import open_sweep as open_sweep
 from ._sweep.sweep import sweep as sweep
 from ._system.filippov import filippov as filippov
 from ._system.parameter import parameter as parameter

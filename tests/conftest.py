@@ -35,7 +35,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 # the time of tests: they are made with HYJAX_TEST_TYPES=1, as `.ci/run` does for the examples of all public names.
 _CHECKED = (
     "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "control", "phase", "_continuation",
-    "_sweep", "_optimize", "study", "contact", "robots", "plot",
+    "_sweep", "_optimize", "_fit", "study", "contact", "robots", "plot",
 )  # fmt: skip
 checked = os.environ.get("HYJAX_TEST_TYPES") == "1"
 with nullcontext(install_import_hook([f"hyjax.{layer}" for layer in _CHECKED if checked], "beartype.beartype")):

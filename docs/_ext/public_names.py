@@ -23,6 +23,7 @@ LAYERS = {
     "_continuation": "Branches and bifurcations",
     "_sweep": "Sweeps, attractors and basins",
     "_optimize": "Optimal orbits",
+    "_fit": "Fits to recorded data",
     "study": "Studies of solvers",
     "contact": "Contact and friction",
     "robots": "Robots from files",
@@ -48,6 +49,7 @@ RECORDS = {
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
     "optimize of a plan": ("_optimize/optimized_plan.py", ("OptimizedPlan",)),
+    "fit": ("_fit/fitted.py", ("Fitted",)),
     "follow_optimum": ("_optimize/optimum_branch.py", ("OptimumBranch", "ActiveSetChange")),
 }
 

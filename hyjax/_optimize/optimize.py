@@ -163,19 +163,23 @@ def _prepare(orbit, objective, where, constraints, bounds, method, starts, shoot
 
 
 def starting_points(
-    program: NonlinearProgram, unknowns: Unknowns, own: Float[Array, " n"], starts: int | Float[Array, "..."]
+    program: NonlinearProgram,
+    unknowns: Unknowns,
+    own: Float[Array, " n"],
+    starts: int | Float[Array, "..."],
+    caller: str = "optimize",
 ) -> Float[Array, "starts n"]:
     """The starts, inside the bounds: the orbit's own parameters and others spread over the bounds; or those given, in units of
     the parameters. `ValueError` for starts of another shape, or a spread over infinite bounds."""
     if isinstance(starts, int):
         if starts < 1:
-            raise ValueError(f"optimize: starts={starts} must be at least 1.")
+            raise ValueError(f"{caller}: starts={starts} must be at least 1.")
         points = own[None]
         if starts > 1:
             bounds = program.lower, program.upper
             if is_traced(bounds) or not all(np.all(np.isfinite(each)) for each in bounds):
                 raise ValueError(
-                    f"optimize: starts={starts} are spread over the bounds, so every parameter needs two finite bounds; or give "
+                    f"{caller}: starts={starts} are spread over the bounds, so every parameter needs two finite bounds; or give "
                     "the starts as an array."
                 )
             points = jnp.concatenate(
@@ -185,7 +189,7 @@ def starting_points(
         points = jnp.asarray(starts, own.dtype)
         if points.ndim != 2 or points.shape[1] != own.size or not len(points):
             raise ValueError(
-                f"optimize: starts of shape {points.shape} must be a number, or have the shape (starts, {own.size})."
+                f"{caller}: starts of shape {points.shape} must be a number, or have the shape (starts, {own.size})."
             )
         points = points / unknowns.scale
     return jax.vmap(program.inside)(points)

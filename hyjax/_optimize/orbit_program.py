@@ -89,13 +89,13 @@ class Unknowns(eqx.Module):
         ]
 
 
-def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype) -> Unknowns:
+def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype, caller: str = "optimize") -> Unknowns:
     """The unknowns that `where` selects. `ValueError` for bounds of another number, or that leave no room."""
     leaves = jax.tree.leaves(params)
     # A controller may have functions among its leaves.
     free = tuple(i for i in selected_leaves(where, params) if eqx.is_array_like(leaves[i]))
     names = leaf_names(params)
-    pairs = _pairs(bounds, len(free))
+    pairs = pairs_of(bounds, len(free), caller, "bounds")
     lower, upper = [], []
     for i, pair in zip(free, pairs, strict=True):
         low, high = (-math.inf, math.inf) if pair is None else pair
@@ -104,10 +104,10 @@ def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype) -> Unknowns
             low, high = (np.broadcast_to(np.asarray(each, float), np.shape(leaves[i])) for each in (low, high))
         except ValueError:
             raise ValueError(
-                f"optimize: the bounds {pair} of {names[i]} must be numbers, or have its shape {np.shape(leaves[i])}."
+                f"{caller}: the bounds {pair} of {names[i]} must be numbers, or have its shape {np.shape(leaves[i])}."
             ) from None
         if np.any(np.isnan(low)) or np.any(np.isnan(high)) or not np.all(low < high):
-            raise ValueError(f"optimize: the bounds {pair} of {names[i]} must be (low, high) with low < high.")
+            raise ValueError(f"{caller}: the bounds {pair} of {names[i]} must be (low, high) with low < high.")
         lower.append(low.ravel())
         upper.append(high.ravel())
     low, high = np.concatenate(lower), np.concatenate(upper)
@@ -118,17 +118,18 @@ def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype) -> Unknowns
     return Unknowns(params, free, scale, jnp.asarray(low, dtype) / scale, jnp.asarray(high, dtype) / scale)
 
 
-def _pairs(bounds: Bounds, count: int) -> list:
-    if bounds is None:
+def pairs_of(pairs: Bounds, count: int, caller: str, name: str) -> list:
+    """A pair or `None` for each parameter; for one parameter the pair alone will do. `ValueError` for another number."""
+    if pairs is None:
         return [None] * count
-    given = list(bounds)
+    given = list(pairs)
     pair = len(given) == 2 and all(each is None or np.ndim(each) == 0 for each in given)
     if count == 1 and pair and given != [None, None]:
         given = [tuple(given)]
     if len(given) != count or not all(each is None or len(each) == 2 for each in given):
         raise ValueError(
-            f"optimize: bounds={bounds} must hold a pair (low, high), or None, for each of the {count} parameters that `where` "
-            "selects, in their order."
+            f"{caller}: {name}={pairs} must hold a pair, or None, for each of the {count} parameters that are selected, in their "
+            "order."
         )
     return given
 

@@ -46,7 +46,7 @@ def read_text(path: Path) -> dict[str, Any]:
     except zipfile.BadZipFile:
         raise ValueError(
             f"{path}: this is not a result that hj.save wrote, or it is damaged: it is no zip archive. A dataset (.nc) is "
-            "read by xarray.load_dataset, the store of a sweep by hj.open_sweep."
+            "read by xarray.load_dataset, the store of a sweep by hj.load."
         ) from None
     if hashlib.sha256(text).hexdigest().encode() != checksum:
         raise _damaged(path, _TEXT)

@@ -13,13 +13,19 @@ _importers: dict[str, Callable[[], ModuleType]] = {}
 
 
 def connect(**importers: Callable[[], ModuleType]) -> None:
-    """Set how `plot` and `models` are imported at first use: by `hyjax/__init__.py`, which knows all folders."""
+    """Set how `plot`, `models` and the stores of `sweeps` are imported when first used: by `hyjax/__init__.py`, which knows all
+    folders."""
     _importers.update(importers)
 
 
 def models() -> ModuleType:
     """The collection of models that files and titles refer to by name, with `names` and `load`."""
     return _importers["models"]()
+
+
+def sweeps() -> ModuleType:
+    """The stores of sweeps, with `open_sweep`."""
+    return _importers["sweeps"]()
 
 
 @functools.singledispatch

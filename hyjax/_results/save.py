@@ -18,6 +18,7 @@ from .encode import Encoder
 from .fingerprint import fingerprint, model_system, require_same_system, source_digest
 from .installed import version
 from .labels import named_params
+from .registry import sweeps
 from .working import warn
 
 
@@ -77,9 +78,10 @@ def load(
     functions: Mapping[str, Callable] | None = None,
     describe: bool = False,
 ) -> Any:
-    r"""Read a result that `save` wrote: equal to the last bit, and usable as the result of the function that computed it.
+    r"""Read a result that `save` wrote: equal to the last bit, and usable as the result of the function that computed it. Or open
+    the store that `sweep(out=...)` wrote.
 
-    **Arguments:** `path`: of the file, with the suffix `.npz`.
+    **Arguments:** `path`: of the file, with the suffix `.npz`; or of a store, `.zarr`, which takes no other argument.
     `system`: that of the result; not needed for a model of `hyjax.models`. `params`: an example of the parameters,
     whose values do not matter, where their class is the user's; not needed for models, dictionaries, tuples and arrays.
     `functions`: of an optimization, by their names in the file, which `describe` lists. Without one of them the result has all
@@ -91,13 +93,15 @@ def load(
     `transitions`, and digests of the `source` of the functions; the `functions` of an optimization that are not named in hyjax,
     with digests of their source.
 
-    **Returns:** the result, in the shapes and units in which it was saved.
+    **Returns:** the result, in the shapes and units in which it was saved. Of a store the `xarray.Dataset` that `sweep` returns,
+    read on access, each of whose checksums is verified first; points not yet computed have the result -1 and are NaN.
 
     `ValueError` where the file does not fit, with the remedy: another kind of file, another version of the format, a damaged or
     missing part (each has a checksum), a system whose modes, coordinates or transitions differ, parameters whose leaves differ,
     float64 in a session of 32 bits, a function that the file does not name, and where `system` or `params` is needed and not
     given. A warning where the source of a function has changed since: the numbers may no longer be those of this system, or of
-    this objective. `FileNotFoundError` without the file.
+    this objective. `FileNotFoundError` without the file. `SolveError` where a file of a store is missing or damaged, or is of
+    another place or another sweep; the message names the chunk and the remedy. `ImportError` for a store without xarray and zarr.
 
     **Example:**
 
@@ -110,6 +114,8 @@ def load(
     >>> hj.load("gait.npz", describe=True)["parameters"]["slope"]
     {'value': 0.2, 'units': 'rad'}
     """
+    if Path(path).suffix == ".zarr" or Path(path).is_dir():
+        return sweeps().open_sweep(path)
     if describe:
         return _description(path)
     path = _checked(path, "load")
@@ -139,7 +145,7 @@ def _checked(path: str | Path, caller: str) -> Path:
     if Path(path).suffix != ".npz":
         raise ValueError(
             f"hj.{caller}: {path}: the format is a NumPy archive; give a path with the suffix .npz. A dataset (.nc) is read by "
-            "xarray.load_dataset, the store of a sweep by hj.open_sweep."
+            "xarray.load_dataset, the store of a sweep (.zarr) by hj.load."
         )
     return Path(path)
 

@@ -318,26 +318,7 @@ class Store:
 
 
 def open_sweep(path: str | Path) -> "xarray.Dataset":
-    """The dataset of a store that `sweep(out=...)` wrote, each of whose checksums is verified first.
-
-    **Arguments:** `path`: of the store.
-
-    **Returns:** the `xarray.Dataset` that `sweep` returns, read on access. Points not yet computed have the result -1 and are
-    NaN. `SolveError` where a file is missing or damaged, or is of another place or another sweep; the message names the chunk and
-    the remedy. `ImportError` without xarray and zarr.
-
-    **Example:**
-
-    >>> from hyjax.models import rimless_wheel as wheel
-    >>> params = wheel.Params()
-    >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> import tempfile
-    >>> path = tempfile.mkdtemp() + "/slopes.zarr"
-    >>> slopes = jnp.array([0.2, 0.25, 0.3])
-    >>> _ = hj.sweep(orbit, where=lambda p: p.slope, values=slopes, out=path, progress=False)
-    >>> hj.open_sweep(path).period.round(6).values.tolist()
-    [2.310015, 1.94315, 1.713346]
-    """
+    """The dataset of a store that `sweep(out=...)` wrote, for `hyjax.load`."""
     load_xarray()
     path = Path(path)
     attributes_of(path)

@@ -164,6 +164,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The optimality conditions do not hold where the minimization ended, or its start was better. Raise `max_iterations`, "
         "start elsewhere, or see `history`: a gait that is lost on the way stops it."
     )
+    undetermined = (
+        "The data do not determine all parameters: a combination of them changes no residual, see `loose`. Fit fewer parameters, "
+        "give a prior, or measure something else."
+    )
     stalled = (
         "The minimization ended where its model promises a lower cost and no step of the line search has one. The cost may have "
         "a kink there, such as where an event meets a time at which the controls change. Start elsewhere, take other times, or "

@@ -25,7 +25,7 @@ _SLOW = """
     SpecialPoint switch_branch cascade locus optimize OptimizedOrbit follow_optimum OptimumBranch ActiveSetChange
     control.regulator control.Regulator control.Tracking control.ilqr control.IlqrSolution control.IlqrHistory
     phase.entrainment phase.Entrainment study.solver_study study.solver_points study.recommend_integrator
-    study.Recommendation open_sweep sweep attractor basin MultipleShooting certify.attracting certify.Certificate
+    study.Recommendation sweep attractor basin MultipleShooting certify.attracting certify.Certificate
     certify.proved_basin certify.ProvedBasin certify.krawczyk certify.ProvedOrbit certify.Enclosed plot.locus_diagram
     plot.optimization_figure plot.optimum_figure plot.animate_optimization plot.ilqr_figure plot.tongue_figure
     certify.certified_tube certify.certified_set certify.certificate_figure certify.certified_region certify.proved_orbit_figure

@@ -15,7 +15,7 @@ import hyjax
 # first alone, and models on laws of control.
 LAYERS = (
     "_system", "_numerics", "_results", "solvers", "_flow", "_orbit", "noise", "contact", "control", "phase", "_continuation",
-    "_sweep", "_optimize", "study", "robots", "models", "plot", "cli", "certify",
+    "_sweep", "_optimize", "_fit", "study", "robots", "models", "plot", "cli", "certify",
 )  # fmt: skip
 BUILDS_ON = {
     "contact": {"_system", "_numerics"}, "robots": {"_system", "_numerics", "_results", "contact"},
@@ -29,7 +29,7 @@ def test_every_layer_is_known_and_the_top_is_small():
     assert folders == set(LAYERS)
     top = {path.name for path in ROOT.iterdir() if path.suffix in (".py", ".pyi") or any(path.glob("*.py"))}
     assert top == folders | {"__init__.py", "__init__.pyi", "__main__.py", "_testing.py"}
-    assert len(top) <= 23
+    assert len(top) <= 24
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -181,8 +181,9 @@ def test_no_short_file_with_one_user():
 # The largest numbers of lines, a few more than there are: what is added to a folder replaces something, or is worth a larger
 # number. (`_flow` and `_numerics` have what `noise`, `control` and `phase` had twice or four times.)
 LINES = {
-    "_system": 1583, "_numerics": 1861, "_results": 1442, "solvers": 878, "_flow": 5731, "_orbit": 3618, "noise": 1530,
-    "control": 3047, "phase": 1056, "_continuation": 2315, "_sweep": 2560, "_optimize": 4916, "study": 1083, "contact": 1943,
+    "_system": 1587, "_numerics": 1861, "_results": 1458, "solvers": 878, "_flow": 5731, "_orbit": 3618, "noise": 1530,
+    "control": 3047, "phase": 1056, "_continuation": 2315, "_sweep": 2541, "_optimize": 4921, "_fit": 1657,
+    "study": 1083, "contact": 1943,
     "robots": 1386, "models": 5115, "plot": 3305, "cli": 2970, "certify": 7441,
 }  # fmt: skip
 
@@ -193,8 +194,8 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 307 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 53_818
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 269
+    assert len(FILES) <= 314 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 55_482
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 285
     assert len(hyjax.__all__) <= 50
 
 

@@ -70,15 +70,15 @@ def test_a_damaged_chunk_is_computed_again(start, stored, tmp_path, name):
         damage(out / name, how)
         if (name, how) == ("result/c/0/0", "deleted"):
             # Without its codes a chunk has not been computed, as its points say.
-            assert (hj.open_sweep(out)["result"].values == -1).sum() > 0
+            assert (hj.load(out)["result"].values == -1).sum() > 0
         else:
             with pytest.raises(hj.SolveError, match=r"the chunk a \d+:\d+, c 0:11 is damaged .* resume"):
-                hj.open_sweep(out)
+                hj.load(out)
         found, said = resumed(start, out)
         xarray.testing.assert_identical(found, numbers)
         assert len(said) == (how != "deleted" or name != "result/c/0/0"), (how, said)
         assert all(name.partition("/")[0] in each for each in said)
-        xarray.testing.assert_identical(hj.open_sweep(out).load(), numbers)
+        xarray.testing.assert_identical(hj.load(out).load(), numbers)
 
 
 @pytest.mark.parametrize("name", FIXED)
@@ -87,7 +87,7 @@ def test_other_damages_are_refused(start, stored, tmp_path, name):
         out = tmp_path / how / "sweep.zarr"
         shutil.copytree(stored[0], out)
         damage(out / name, how)
-        for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
+        for read in (lambda out: case.swept(start, out, resume=True), hj.load):
             with pytest.raises(hj.SolveError, match=r"sweep.zarr: .*\. (Restore it from a copy|Write to another path)"):
                 read(out)
 
@@ -189,18 +189,18 @@ def test_what_lies_in_the_wrong_place_is_computed_again(start, stored, another, 
     with pytest.raises(
         hj.SolveError, match=rf"the chunk {store.box(min(chunks))} is damaged .* Sweep again with resume"
     ):
-        hj.open_sweep(out)
+        hj.load(out)
     found, said = resumed(start, out)
     xarray.testing.assert_identical(found, numbers)
     assert len(said) == len(chunks) and all(store.box(i) in each for i, each in zip(sorted(chunks), said, strict=True))
-    xarray.testing.assert_identical(hj.open_sweep(out).load(), numbers)
+    xarray.testing.assert_identical(hj.load(out).load(), numbers)
 
 
 def test_an_array_that_the_sweep_does_not_have(start, stored, tmp_path):
     out = tmp_path / "sweep.zarr"
     shutil.copytree(stored[0], out)
     shutil.copytree(out / "period", out / "speed")
-    for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
+    for read in (lambda out: case.swept(start, out, resume=True), hj.load):
         with pytest.raises(hj.SolveError, match=r"the array speed is not one of this sweep\. Restore it"):
             read(out)
 
@@ -214,7 +214,7 @@ def test_a_store_without_checksums_of_chunks(start, stored, tmp_path):
     sums = json.loads((out / "result" / "checksums").read_text())
     sums["zarr.json"] = hashlib.sha256((out / "zarr.json").read_bytes()).hexdigest()
     (out / "result" / "checksums").write_text(json.dumps(sums))
-    for read in (lambda out: case.swept(start, out, resume=True), hj.open_sweep):
+    for read in (lambda out: case.swept(start, out, resume=True), hj.load):
         with pytest.raises(
             hj.SolveError, match=r"another version of hyjax wrote this store\. Sweep again, to another path"
         ):
@@ -306,4 +306,4 @@ def test_reads_as_any_reader_of_zarr(stored):
 
 def test_what_is_no_store(tmp_path):
     with pytest.raises(hj.SolveError, match="not a store of a sweep"):
-        hj.open_sweep(tmp_path / "nothing.zarr")
+        hj.load(tmp_path / "nothing.zarr")

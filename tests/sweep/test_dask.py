@@ -45,7 +45,7 @@ def test_a_worker_is_killed_in_the_middle(client, tmp_path, monkeypatch):
         assert_array_equal(found[name].values, plain[name].values, err_msg=name)
     (pid,) = killed.values()
     assert pid not in client.run(os.getpid).values()
-    assert hj.open_sweep(tmp_path / "sweep.zarr").attrs["device"].startswith(jax.default_backend())
+    assert hj.load(tmp_path / "sweep.zarr").attrs["device"].startswith(jax.default_backend())
 
 
 @pytest.mark.slow

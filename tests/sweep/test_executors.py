@@ -64,7 +64,7 @@ def test_a_lost_worker_is_named_and_the_store_is_resumed(start, whole, tmp_path)
     said = str(raised.value)
     assert said.startswith("sweep: the chunk a ") and "BrokenExecutor: A process of the pool" in said
     assert f"Every finished chunk is in {out}: sweep again with resume=True." in said
-    codes = hj.open_sweep(out)["result"].values
+    codes = hj.load(out)["result"].values
     # The twelfth chunk is sent once eight others, of 10 points at least, are in the store.
     assert 80 <= (codes != -1).sum() < codes.size
     assert_same(case.swept(start, out, resume=True, executor=Recorded()), whole)

@@ -1,0 +1,1 @@
+"""Parameters from recorded data, by least squares."""

@@ -1,0 +1,98 @@
+"""Which recorded events are none of the model, and before which an event of the model was not recorded.
+
+Each recorded event is followed from the one before it that is kept, with its recorded time: the model's next events, and those
+after them, are compared with the next recorded ones. The cheapest chain from the first row to the last wins, by a search that
+keeps a few chains at every row. An interval costs its relative error, and an event that has no partner `PENALTY`: so the
+parameters need not be near.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._numerics.eager import short_run
+from .._system.results import RESULTS
+from .least_squares import FitProblem
+from .links import Node
+from .recording import Matching, Recording
+
+# The events that may be left out between two that match, and their cost; chains kept at a row.
+MOST, PENALTY, KEPT = 3, 0.3, 4
+
+
+class _Chain(NamedTuple):
+    cost: float
+    node: Node
+    matching: Matching
+
+
+def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " n"], labels: list) -> Matching:
+    """The matching of record `k` at the unknowns. **Arguments:** `labels`: of the kinds."""
+    rows = [row for row, label in enumerate(record.labels) if label is not None]
+    times, kinds = np.asarray(record.values[:, 0]), [labels.index(record.labels[row]) for row in rows]
+    params = problem.params_of(
+        theta, jax.tree.map(lambda leaf: leaf[k] if eqx.is_array(leaf) else leaf, problem.params)
+    )
+    first = problem.first_node(problem.start.numbers[k], problem.start.times[k], params)
+    known: dict[int, list[_Chain]] = {-1: [_Chain(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]}
+    for i in range(-1, len(rows) - 1):
+        chains = sorted(known.pop(i, []), key=lambda chain: chain.cost)[:KEPT]
+        ahead = range(i + 1, min(i + 1 + MOST, len(rows)))
+        if not chains:
+            continue
+        lanes = [(chain, j) for chain in chains for j in ahead]
+        padded = (lanes * (KEPT * MOST))[: KEPT * MOST]
+        nodes = jax.tree.map(
+            lambda *parts: jnp.stack(list(map(jnp.asarray, parts))), *(chain.node for chain, _ in padded)
+        )
+        found, good = _following(problem, params, nodes, jnp.array([kinds[j] for _, j in padded]))
+        reached, good = jax.tree.map(np.asarray, found), np.asarray(good)
+        for lane, (chain, j) in enumerate(lanes):
+            recorded = times[rows[j]] - float(chain.node.t)
+            for m in range(MOST):
+                if not good[m, lane]:
+                    break
+                node = jax.tree.map(lambda leaf, m=m, lane=lane: leaf[m, lane], reached)
+                interval = max(float(node.t) - float(chain.node.t), np.finfo(float).tiny)
+                off = abs(recorded - interval) / max(interval, recorded, np.finfo(float).tiny)
+                skips, spurious = chain.matching
+                skips = skips | ({rows[j]: m} if m else {})
+                matching = Matching(skips, (*spurious, *rows[i + 1 : j]))
+                cost = chain.cost + off + PENALTY * (m + j - i - 1)
+                after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
+                known.setdefault(j, []).append(_Chain(cost, after, matching))
+    ends = [
+        (chain.cost + PENALTY * (len(rows) - 1 - j), chain.matching, j)
+        for j, chains in known.items()
+        for chain in chains
+    ]
+    if not ends:
+        return Matching({}, ())
+    _, (skips, spurious), j = min(ends, key=lambda end: end[0])
+    return Matching(skips, (*spurious, *rows[j + 1 :]))
+
+
+@short_run
+def _following(problem: FitProblem, params, nodes: Node, kinds: Array):
+    """The next events of their kinds after each node, one after the other, and whether there are."""
+    blank = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0, 0]), problem.links)
+    blank = eqx.tree_at(
+        lambda link: (link.times, link.sample_values), blank, (blank.times[:0], blank.sample_values[:0])
+    )
+
+    def one(node, kind):
+        link = eqx.tree_at(lambda each: each.kind, blank, kind)
+
+        def follow(carry, _):
+            node, good = carry
+            reached = problem.link(node, link, params)
+            good = good & (reached.result == RESULTS.successful)
+            return (reached.node, good), (reached.node, good)
+
+        return jax.lax.scan(follow, (node, jnp.array(True)), None, length=MOST)[1]
+
+    return jax.vmap(one, out_axes=1)(nodes, kinds)

@@ -1,0 +1,382 @@
+"""Parameters of a hybrid system from recorded data, by least squares through events."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._flow.automaton import Automaton
+from .._flow.check import check_params, check_state
+from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators
+from .._flow.simulate import check_simulation
+from .._numerics.eager import short_run
+from .._optimize.nonlinear_program import NonlinearProgram
+from .._optimize.optimize import starting_points
+from .._optimize.orbit_program import Bounds, pairs_of, unknowns_of
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.return_map import ReturnMap
+from .._orbit.shooting import AbstractShooting, MultipleShooting, SingleShooting
+from .._results.failure import raise_failure
+from .._results.shown import is_traced
+from .._results.working import working
+from .._system.results import RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Params
+from .._system.where import Where
+from .alignment import match
+from .fitted import Fitted, fitted_of
+from .least_squares import FitProblem, Free, roll_out, solve, solve_bounded, Start
+from .links import FlowLinks, MapLinks, measured_of
+from .recording import links_of, Matching, Recording, recording, ways_of
+
+Data = Any
+
+
+def fit(
+    model: HybridSystem | ReturnMap | PeriodicOrbit,
+    data: Data,
+    params: Params,
+    *,
+    over: Where,
+    x0: Any = None,
+    mode: str | None = None,
+    t0: float = 0.0,
+    observe: Mapping[str, Callable] | None = None,
+    noise: Any = None,
+    prior: Bounds = None,
+    bounds: Bounds = None,
+    starts: int | Float[Array, "starts n"] = 1,
+    shooting: AbstractShooting = SingleShooting(),
+    max_jumps: int = 100,
+    max_iterations: int = 64,
+    integrator: IntegratorLike | None = None,
+    throw: bool = True,
+) -> Fitted:
+    r"""Fit parameters to recorded data: $\min_p \sum_k |y_k - h(t_k, x(t_k), p)|^2 / \sigma_k^2$, with residuals that stay smooth
+    where events pass samples.
+
+    The data are a table of instants in time, each an event or a sample between events. Events are compared with events, the
+    $k$-th with the $k$-th: their times, and what was measured there. Samples between two events are compared on the clock of
+    the model, at the same part of the interval between its two events, so that no event passes a sample; in a record without
+    events, at their own times. Derivatives are exact, and the method is Levenberg and Marquardt's.
+
+    **Arguments:**
+
+    - `model`: a `HybridSystem`; a `ReturnMap`, of which every row is one pass, and every column the state after it; or a
+      `PeriodicOrbit`, of one lap that starts at its `x`: the state there is unknown, and the orbit stays closed.
+    - `data`: a dictionary of columns, a pandas table, an `xarray.Dataset` of one dimension, or the path of a CSV file. `time`;
+      one column for each measured coordinate, or name in `observe`, NaN where it is not measured; at an event the state after
+      the jump, and with the name `y_before` before it. `event`: empty, `None` or NaN for a sample; `"*"` or True for an event
+      of any kind; of one kind the mode that it enters, `"flight->stance"`, a transition's number, or a guard of a family,
+      `"network[3]"`. An array of shape `(events,)` is the times of all events. A list of tables with the same columns is
+      several records, each with its own `x0` and, where `params` is a list, its own other parameters.
+    - `params`: with the first guess of those that are fitted. `over`: the lens that selects these, numbers or arrays.
+    - `x0`, `mode`, `t0`: state, mode and time at the start. Of a start that is not known, `x0` is a pair of a function
+      `(s, params) -> x0` and a guess of its numbers `s`, which are fitted too.
+    - `observe`: by name, functions `(t, x, params) -> number`.
+    - `noise`: standard deviations: a number, an array over the rows, or one of these for each column, by name, that of the
+      times of events as `time`. Without it, of one column alone, the deviation is estimated from the residuals.
+    - `prior`: a pair `(mean, deviation)` for each selected parameter, or `None`. `bounds`: a pair `(low, high)`, or `None`.
+    - `starts`: the number of first guesses, spread over finite bounds by Sobol's sequence, or their values, shape `(starts, n)`.
+    - `shooting`: `hj.MultipleShooting()` has an unknown state at every event, so that long and chaotic records are fitted, and
+      from distant guesses; the gaps close in the end.
+    - `max_jumps`: from one event of the data to the next, and of `max_iterations` trials in a search, the largest number, static.
+      `integrator`: as in `simulate`; with a reverse-mode adjoint derivatives are taken in reverse mode, for many parameters.
+      `throw`: raise a `SolveError` on failure.
+
+    **Returns:** `Fitted`, also under `jit` and `vmap` over the numbers of `data`, `params` and `x0`. `result` is `successful`;
+    `undetermined`, where a combination of the parameters changes no residual; `optimum_not_found`; or the code of a simulation,
+    such as `no_crossing` where an event of the data has none in the model. `ValueError` for data that do not fit: the message
+    names the column or the number.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> bounces = jnp.array([0.4514, 1.1738, 1.7518, 2.2141, 2.5839])
+    >>> x0 = jnp.array([1.0, 0.0])
+    >>> over = lambda p: (p.gravity, p.restitution)
+    >>> found = hj.fit(ball.system, bounces, ball.Params(), over=over, x0=x0, mode="flight", noise=1e-4)
+    >>> print(found.values.round(3), found.standard_errors.round(4), found.result)
+    [9.812 0.8  ] [0.0018 0.    ] successful
+
+    Source: Bock (1987), *Randwertproblemmethoden zur Parameteridentifizierung in Systemen nichtlinearer Differentialgleichungen*;
+    Seber, Wild (1989), *Nonlinear Regression*.
+    """
+    if not isinstance(shooting, SingleShooting | MultipleShooting):
+        raise ValueError(f"fit: shooting={shooting!r} must be hj.SingleShooting() or hj.MultipleShooting().")
+    divided = isinstance(shooting, MultipleShooting)
+    if divided and bounds is not None:
+        raise ValueError("fit: bounds= need hj.SingleShooting(). With free states give a prior= in their place.")
+    given, x0s, many = _records(data, params, x0)
+    system, mode, t0, integrator = _of_model(model, mode, t0, integrator)
+    start, params, system = _start(model, system, x0s, given, mode, t0, max_jumps, integrator)
+    dtype = start.numbers.dtype
+    observe, events = observe or {}, isinstance(model, ReturnMap)
+    records = [
+        recording(each, system, params[0], observe, noise, t0, events, dtype)
+        for each in (data if many else [data])
+    ]  # fmt: skip
+    if len({each.names for each in records}) > 1:
+        raise ValueError(f"fit: the records have different columns, {[each.names for each in records]}.")
+    unknowns = unknowns_of(over, params[0], bounds, dtype, "fit")
+    link, labels = _link(model, system, records, observe, start, params[0], max_jumps, integrator, divided)
+    inside = NonlinearProgram(lambda u, carry: carry, unknowns.lower, unknowns.upper, 0, 0)
+    guesses = starting_points(inside, unknowns, unknowns.vector(params[0]), starts, "fit")
+    lap = None
+    if isinstance(model, PeriodicOrbit):
+        lap = ReturnMap(system, sequence=model.sequence, strides=model.strides, integrator=integrator)
+    closing = None if lap is None else MapLinks(lap, link.measured)
+    scales, prior = _scales(start, records, system), _prior(prior, unknowns)
+
+    def solved(matchings: Sequence[Matching]) -> Fitted:
+        links = links_of(records, labels.index if labels else lambda label: 0, list(start.times), divided, matchings)
+        problem = FitProblem(link, links, _stacked(params), unknowns, start, prior, closing, None, scales)
+        _check_count(problem, guesses)
+        return _solved(problem, guesses, tuple(records), divided, bounds is not None, max_iterations, noise is None)
+
+    with working("fitting: compiling"):
+        found = _matched(solved, records, labels, guesses)
+    if not many:
+        found = eqx.tree_at(
+            lambda each: each.params, found, found.params[0], is_leaf=lambda each: isinstance(each, list)
+        )
+    return raise_failure("fit", found, remedy=REMEDY) if throw else found
+
+
+# Fits with the matching of the fit before.
+ROUNDS = 5
+REMEDY = "With throw=False the fit is returned, with the code in `result`."
+
+
+def _records(data: Any, params: Any, x0: Any) -> tuple[list[Params], list, bool]:
+    """For each record its parameters and its start; and whether there are several."""
+    many = (isinstance(data, list | tuple) and bool(len(data)) and np.ndim(data[0]) != 0) or (
+        isinstance(data, list | tuple) and bool(len(data)) and isinstance(data[0], Mapping | str)
+    )
+    if not many:
+        return [check_params(params)], [x0], False
+    own = [check_params(each) for each in params] if isinstance(params, list) else [check_params(params)] * len(data)
+    starts = list(x0) if isinstance(x0, list) else [x0] * len(data)
+    for name, each in (("params", own), ("x0", starts)):
+        if len(each) != len(data):
+            raise ValueError(f"fit: {len(data)} records, and a list of {len(each)} in {name}=.")
+    return own, starts, True
+
+
+def _of_model(model, mode: str | None, t0: float, integrator) -> tuple[HybridSystem, str, float, Integrators]:
+    """System, first mode, start time and integrator of a model."""
+    if isinstance(model, PeriodicOrbit):
+        if model.period.ndim:
+            raise ValueError(f"fit: this is a batch of {len(model)} orbits. Take one of them, such as orbits[0].")
+        own, given = model.sequence[0], model.integrator
+    elif isinstance(model, ReturnMap):
+        own, given = model.mode, model.integrator_or(Integrator())
+    elif isinstance(model, HybridSystem):
+        if mode is None:
+            raise ValueError(f"fit: give mode=, the first mode, one of {model.names}.")
+        own, given = mode, Integrator()
+    else:
+        raise ValueError(
+            f"fit: {type(model).__name__} must be a hj.HybridSystem, a hj.ReturnMap or a hj.PeriodicOrbit."
+        )
+    system = model if isinstance(model, HybridSystem) else model.system
+    return system, own, t0, for_modes(system, given if integrator is None else integrator)
+
+
+def _start(
+    model, system: HybridSystem, x0s: list, params: list[Params], mode: str, t0: float, max_jumps: int, integrator
+):
+    """The start of the records, their parameters, and the system, which knows the sizes of its families."""
+    way = -1
+    if isinstance(model, PeriodicOrbit):
+        if x0s[0] is not None:
+            raise ValueError("fit: x0= is that of the orbit, and is fitted.")
+        # The state before the jump that closes the orbit.
+        x0s, mode, way = [(_itself, model.arc_ends[-1][-1])], model.sequence[-1], system.route(model.sequence)[-1]
+    if x0s[0] is None:
+        raise ValueError("fit: give x0=, the state at the start, or (function, guess) where it is not known.")
+    free = isinstance(x0s[0], tuple)
+    function = x0s[0][0] if free else _itself
+    numbers = [jnp.asarray(each[1] if free else each) for each in x0s]
+    numbers = [each if jnp.issubdtype(each.dtype, jnp.floating) else each.astype(float) for each in numbers]
+    if free and (not callable(function) or any(each.ndim != 1 for each in numbers)):
+        raise ValueError(
+            "fit: x0=(function, s) must be a function (s, params) -> x0, and its numbers, shape (numbers,)."
+        )
+    for each, own in zip(numbers, params, strict=True):
+        x = eqx.filter_eval_shape(function, each, own) if free else each
+        known = check_state(jnp.zeros(x.shape, x.dtype) if free else x, system.mode(mode).dimension, mode)
+        system, *_ = check_simulation(system, known, own, mode, t0, t0, max_jumps, integrator)
+    table = jnp.stack(numbers)
+    size = jax.lax.stop_gradient(jnp.max(jnp.abs(table), axis=0))
+    times = jnp.full(len(params), t0, table.dtype)
+    start = Start(
+        eqx.Partial(function),
+        table,
+        jnp.where(size > 0, size, 1),
+        times,
+        jnp.array(system.number(mode)),
+        jnp.array(way),
+        free,
+    )
+    return start, params, system
+
+
+def _itself(s, params):
+    return s
+
+
+def _stacked(params: list[Params]) -> Params:
+    """The parameters of all records, arrays with an axis for records. `ValueError` for others that differ."""
+    arrays, rest = zip(*(eqx.partition(each, eqx.is_array) for each in params), strict=True)
+    if any(not eqx.tree_equal(each, rest[0]) for each in rest):
+        raise ValueError("fit: the parameters of the records may differ in their arrays only.")
+    return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
+
+
+def _link(model, system, records: list[Recording], observed, start: Start, params, max_jumps, integrator, divided):
+    """The links of the model, and the number of the kind of a label."""
+    names, dtype = records[0].names, start.numbers.dtype
+    measured = measured_of(system, names, observed, start.times[0], dtype, params)
+    if isinstance(model, ReturnMap):
+        if model.sequence is None and (divided or np.any(np.asarray(measured.before))):
+            raise ValueError(
+                "fit: a map of a section has no states before a jump, and no MultipleShooting. Give a sequence=."
+            )
+        own = eqx.tree_at(lambda each: each.integrator, model, integrator, is_leaf=lambda each: each is None)
+        return MapLinks(own, measured), []
+    labels = list(dict.fromkeys(label for each in records for label in each.labels if label is not None))
+    kinds = [ways_of(label, system) for label in labels] or [np.zeros(max(len(system.ways), 1), bool)]
+    longest = jnp.asarray(np.max([part.max_time for part in integrator.parts]), dtype)
+    # Free states may lie outside of a domain on the way.
+    system = without_domains(system) if divided or isinstance(model, PeriodicOrbit) else system
+    link = FlowLinks(Automaton(system), measured, jnp.array(np.stack(kinds)), integrator, max_jumps, longest)
+    return link, labels
+
+
+def _matched(solved: Callable, records: Sequence[Recording], labels: list, guesses) -> Fitted:
+    """The fit, with recorded events that have no partner in the model left out, and events that were not recorded passed, where a
+    fit of event after event fails or leaves residuals that are no noise."""
+    nothing = (Matching({}, ()),) * len(records)
+    found = solved(nothing)
+    if is_traced(found) or not labels or not _suspicious(found):
+        return dataclasses.replace(found, matching=shown(nothing))
+    assert found.problem is not None
+    best, done = dataclasses.replace(found, matching=shown(nothing)), [nothing]
+    for theta in (guesses[0], found.values / found.problem.unknowns.scale):
+        for _ in range(ROUNDS):
+            if not np.all(np.isfinite(np.asarray(theta))):
+                break
+            matchings = tuple(match(found.problem, record, k, theta, labels) for k, record in enumerate(records))
+            if matchings in done:
+                break
+            done.append(matchings)
+            other = dataclasses.replace(solved(matchings), matching=shown(matchings))
+            theta = other.values / found.problem.unknowns.scale
+            square = lambda fit: float(fit.chi_square * fit.deviation**2) / max(int(fit.degrees), 1)
+            better = best.result != RESULTS.successful or square(other) < square(best)
+            best = other if other.result == RESULTS.successful and better else best
+    return best
+
+
+def _suspicious(found: Fitted) -> bool:
+    """Whether the fit failed, or an event is off by a quarter of the interval beside it, or by eight standard deviations."""
+    if not (found.result == RESULTS.successful or found.result == RESULTS.undetermined):
+        return True
+    assert found.problem is not None
+    for record, predicted, residuals in zip(found.records, found.predicted, found.residuals, strict=True):
+        rows = np.array([row for row, label in enumerate(record.labels) if label is not None], int)
+        times, model = (np.asarray(each)[rows, 0] for each in (record.values, predicted))
+        between = np.diff(times, prepend=float(found.problem.start.times[0]))
+        near = np.minimum(between, np.append(between[1:], np.inf))
+        wild = not found.estimated and np.any(np.abs(np.asarray(residuals)[rows, 0]) > 8)
+        if wild or np.any(np.abs(times - model) > near / 4):
+            return True
+    return False
+
+
+def shown(matchings: Sequence[Matching]) -> tuple:
+    """What a result keeps of its matching: for each record pairs of row and count, and rows."""
+    return tuple((tuple(sorted(each.skips.items())), each.spurious) for each in matchings)
+
+
+def _scales(start: Start, records: Sequence[Recording], system: HybridSystem) -> Float[Array, " coordinates"]:
+    """Sizes of time and state, by which gaps are measured."""
+    size = max(mode.dimension for mode in system.modes.values())
+    span = jnp.max(jnp.stack([(each.values[-1, 0] - start.times[0]) / len(each.labels) for each in records]))
+    return jnp.concatenate([jnp.reshape(jnp.where(span > 0, span, 1), 1), jnp.ones(size, span.dtype)])
+
+
+def _prior(prior: Bounds, unknowns) -> tuple | None:
+    """Mean and one over the deviation of the scaled unknowns."""
+    if prior is None:
+        return None
+    mean, weight = [], []
+    leaves = jax.tree.leaves(unknowns.params)
+    for i, pair in zip(unknowns.free, pairs_of(prior, len(unknowns.free), "fit", "prior"), strict=True):
+        shape = jnp.shape(leaves[i])
+        if pair is not None and not np.all(np.asarray(pair[1]) > 0):
+            raise ValueError(f"fit: prior={pair} must be (mean, deviation) with a positive deviation.")
+        own = (leaves[i], jnp.inf) if pair is None else pair
+        mean.append(jnp.ravel(jnp.broadcast_to(jnp.asarray(own[0], unknowns.scale.dtype), shape)))
+        weight.append(jnp.ravel(jnp.broadcast_to(1 / jnp.asarray(own[1], unknowns.scale.dtype), shape)))
+    return jnp.concatenate(mean) / unknowns.scale, jnp.concatenate(weight) * unknowns.scale
+
+
+def _check_count(problem: FitProblem, guesses) -> None:
+    """`ValueError` for more unknowns than residuals."""
+    links = problem.links
+    weights = links.weights, links.sample_weights
+    if is_traced(weights):
+        return
+    rows = sum(int(np.sum(np.asarray(each) > 0)) for each in weights)
+    prior = 0 if problem.prior is None else int(np.sum(np.asarray(problem.prior[1]) > 0))
+    unknown = guesses.shape[1] + (problem.start.numbers.size if problem.start.free else 0)
+    known = (problem.closing is not None and problem.start.numbers.size) or 0
+    if rows + prior < unknown - known:
+        raise ValueError(
+            f"fit: {rows} measurements do not determine {unknown - known} unknowns. Fit fewer parameters, or give a prior=."
+        )
+
+
+@short_run
+def _solved(
+    problem: FitProblem, guesses: Float[Array, "starts n"], records: tuple[Recording, ...], divided: bool, bounded: bool,
+    max_iterations: int, estimated: bool,
+) -> Fitted:  # fmt: skip
+    own = (
+        problem.start.numbers / problem.start.scale
+        if problem.start.free
+        else jnp.zeros((len(records), 0), guesses.dtype)
+    )
+    count = problem.links.kind.shape[1]
+    nodes = jnp.zeros((len(records), 0, problem.scales.size), guesses.dtype)
+    if divided and count > 1:
+        nodes, modes = roll_out(problem, Free(guesses[0], own, nodes))
+        problem = eqx.tree_at(lambda each: each.modes, problem, modes, is_leaf=lambda each: each is None)
+    reverse = isinstance(problem.link, FlowLinks) and problem.link.integrator.loop != "lax"
+
+    def one(theta):
+        free = Free(theta, own, nodes)
+        return (
+            solve_bounded(problem, free, max_iterations) if bounded else solve(problem, free, max_iterations, reverse)
+        )
+
+    if len(guesses) == 1:
+        return fitted_of(problem, one(guesses[0]), records, None, estimated)
+    every = jax.vmap(one)(guesses)
+    good = every.result == "successful"
+    costs = jnp.where(good | (every.result == "undetermined"), every.cost, jnp.inf)
+    best = jnp.argmin(costs)
+    return fitted_of(problem, jax.tree.map(lambda leaf: leaf[best], every), records, costs, estimated)
+
+
+def without_domains(system: HybridSystem) -> HybridSystem:
+    """The system whose modes have no domains."""
+    modes = {name: dataclasses.replace(mode, domain=None) for name, mode in system.modes.items()}
+    return HybridSystem(modes, system.transitions, system.time_unit)

@@ -1,0 +1,308 @@
+"""The result of a fit: parameters with their errors, residuals, and what the data do not determine."""
+
+import dataclasses
+from typing import Any, TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._numerics.eager import short_run
+from .._results.installed import load_xarray
+from .._results.labels import named_params
+from .._results.registry import draw
+from .._results.shown import Shown
+from .._results.table import Table
+from .._system.results import counted_codes, described_code, RESULTS
+from .._system.types import Scalar
+from .least_squares import FitProblem, Free, Solved
+from .recording import Recording
+
+if TYPE_CHECKING:
+    import xarray
+
+
+class Fitted(Shown):
+    r"""Parameters fitted to recorded data, from `hj.fit`.
+
+    **Attributes:** `params`: with the fitted values; of several records a list. `values`: of the fitted parameters, shape
+    `(n,)`, in their units, and `names`. `covariance`: $(J^\top J)^{-1}$ at the end, of the residuals in units of their
+    deviations, shape `(n, n)`; multiplied by `deviation**2`, which is the mean square of the residuals per degree of freedom
+    where no `noise` was given, and 1 where it was. NaN for parameters that are not determined. `chi_square`: the sum of
+    squares, that of the prior included. `degrees`: of freedom, measurements less unknowns. `x0`: states at the start, shape
+    `(records, n)`; `start_covariance` of the numbers of a start that was fitted. `predicted`, `residuals`: for each record of
+    the model, in the units of the data, and data less model over the deviation, shape `(rows, quantities)`, NaN where nothing
+    was measured; `quantities`: their names. `loose`: of relative changes of the parameters and of the
+    numbers of the start, those that change no residual: the range of this matrix, shape `(n + m, n + m)`. `start_values`: the
+    numbers of the start, shape `(records, m)`. `estimated`: whether the deviation is. `matching`: of each record pairs of a row
+    and the number of events before it that were not recorded, and the rows that are no events of the model. `records`: the
+    data; `problem`: residuals and gaps as functions of the unknowns, `None` of a fit from a file. `costs`: of all starts.
+    `iterations`: evaluations of the record. `result`: a code; see `hj.fit`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> bounces, x0 = jnp.array([0.4514, 1.1738, 1.7518, 2.2141, 2.5839]), jnp.array([1.0, 0.0])
+    >>> found = hj.fit(ball.system, bounces, ball.Params(), over=lambda p: p.gravity, x0=x0, mode="flight")
+    >>> print(found.interval(0.9).round(3), f"{found.deviation:.0e}")
+    [[9.811 9.812]] 6e-05
+    """
+
+    params: Any
+    values: Float[Array, "*batch n"]
+    covariance: Float[Array, "*batch n n"]
+    deviation: Float[Array, "*batch"]
+    chi_square: Float[Array, "*batch"]
+    degrees: Int[Array, "*batch"]
+    x0: Float[Array, "*batch records size"]
+    start_values: Float[Array, "*batch records m"]
+    start_covariance: Float[Array, "*batch unknowns unknowns"]
+    predicted: tuple[Float[Array, "..."], ...]
+    residuals: tuple[Float[Array, "..."], ...]
+    loose: Float[Array, "*batch both both"]
+    costs: Float[Array, "*batch starts"]
+    iterations: Int[Array, "*batch"]
+    result: RESULTS
+    names: tuple[str, ...] = eqx.field(static=True)
+    quantities: tuple[str, ...] = eqx.field(static=True)
+    estimated: bool = eqx.field(static=True)
+    matching: tuple = eqx.field(static=True)
+    records: tuple[Recording, ...]
+    problem: FitProblem | None
+
+    @property
+    def standard_errors(self) -> Float[Array, "*batch n"]:
+        """Square roots of the variances."""
+        return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
+
+    @property
+    def correlation(self) -> Float[Array, "*batch n n"]:
+        """Covariances over both standard errors."""
+        errors = self.standard_errors
+        return self.covariance / (errors[..., :, None] * errors[..., None, :])
+
+    def interval(self, level: float = 0.95) -> Float[Array, "*batch n 2"]:
+        """Confidence intervals of each parameter alone, of that level: by the normal distribution where the deviations of the
+        data are known, by Student's t where they are estimated. `ValueError` for a level that is not between 0 and 1."""
+        from scipy.stats import norm, t
+
+        if not 0 < level < 1:
+            raise ValueError(f"interval: level={level} must be between 0 and 1.")
+        half = (1 + level) / 2
+        width = t.ppf(half, np.maximum(np.asarray(self.degrees), 1)) if self.estimated else norm.ppf(half)
+        wide = jnp.asarray(width)[..., None] * self.standard_errors
+        return jnp.stack([self.values - wide, self.values + wide], axis=-1)
+
+    @property
+    def undetermined(self) -> list[str]:
+        """The combinations of parameters that the data do not determine, in words."""
+        names = (*self.names, *(f"start[{k}]" for k in range(len(self.loose) - len(self.names))))
+        return undetermined_words(np.asarray(self.loose), names)
+
+    def log_density(self, values: Float[Array, " n"]) -> Scalar:
+        r"""The logarithm of the likelihood of the data times the density of the prior, for a sampler:
+        $-\tfrac12|r|^2 - \sum\log(\sqrt{2\pi}\sigma_k)$. NaN where a record cannot be simulated.
+
+        **Arguments:** `values`: of the fitted parameters, in their units; after them the numbers of a start that was fitted. The
+        deviation is that of the fit. `ValueError` for a fit that was loaded from a file, and for one of a closed orbit.
+        """
+        problem, free, weights = self._unconstrained(values)
+        r = problem.residuals(free, problem.chain(free)) / self.deviation
+        scale = jnp.where(weights > 0, weights / (jnp.sqrt(2 * jnp.pi) * self.deviation), 1)
+        return -r @ r / 2 + jnp.sum(jnp.log(scale))
+
+    def hessian_covariance(self) -> Float[Array, "n n"]:
+        r"""The covariance by the exact Hessian $J^\top J + \sum_k r_k \nabla^2 r_k$ in place of Gauss and Newton's: the same
+        where the model is linear in the parameters, or the residuals are small. Compiles second derivatives. `ValueError` as
+        for `log_density`."""
+        start = (
+            self.problem.start.numbers.ravel() if self.problem is not None and self.problem.start.free else jnp.zeros(0)
+        )
+        values = jnp.concatenate([self.values, self.start_values.ravel() if start.size else start])
+        return _inverse_hessian(self, values)[: len(self.names), : len(self.names)]
+
+    def _unconstrained(self, values):
+        problem = self.problem
+        if problem is None:
+            raise ValueError("Fitted: a file holds no functions: this fit was loaded from one. Fit again.")
+        if problem.closing is not None:
+            raise ValueError("Fitted: the start of a closed orbit is no free unknown. Fit a system or a map.")
+        n, start = len(self.names), problem.start
+        numbers = values[n:].reshape(start.numbers.shape) / start.scale if start.free else start.numbers[:, :0]
+        nodes = jnp.zeros((len(self.records), 0, problem.scales.size), values.dtype)
+        own, free = dataclasses.replace(problem, modes=None), Free(values[:n] / problem.unknowns.scale, numbers, nodes)
+        prior = [] if own.prior is None else [own.prior[1] / problem.unknowns.scale * problem.unknowns.scale]
+        weights = [own.links.weights.ravel(), own.links.sample_weights.ravel(), *prior]
+        return own, free, jnp.concatenate(weights)
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """Values, errors and correlations over `parameter`, and of the data the rows of all records over `row`: measurements,
+        predictions, residuals. `ImportError` without xarray."""
+        xarray = load_xarray()
+        record = np.concatenate([np.full(len(each.labels), k) for k, each in enumerate(self.records)])
+        measured = [np.where(np.asarray(each.weights) > 0, each.values, np.nan) for each in self.records]
+        pair = ("parameter", "parameter_2")
+        data = {
+            "value": ("parameter", np.asarray(self.values)),
+            "standard_error": ("parameter", np.asarray(self.standard_errors)),
+            "correlation": (pair, np.asarray(self.correlation)),
+            "measured": (("row", "quantity"), np.concatenate(measured)),
+            "predicted": (("row", "quantity"), np.concatenate(self.predicted)),
+            "residual": (("row", "quantity"), np.concatenate(self.residuals)),
+        }
+        names = list(self.names)
+        coordinates = {
+            "parameter": names,
+            "parameter_2": names,
+            "quantity": list(self.quantities),
+            "record": ("row", record),
+        }
+        about = {name: float(getattr(self, name)) for name in ("chi_square", "degrees", "deviation")}
+        return xarray.Dataset(data, coordinates, about | {"result": str(self.result)})
+
+    def plot(self):
+        """A figure of data and fit over time, with the residuals; see `hyjax.plot.fit_figure`."""
+        return draw(self)
+
+    def _tables(self):
+        return (fit_table(self),)
+
+
+def undetermined_words(loose: np.ndarray, names: tuple[str, ...]) -> list[str]:
+    """What the projector onto changes relative to the parameters that change no residual says."""
+    if loose.ndim != 2 or not np.any(loose):
+        return []
+    sizes, vectors = np.linalg.eigh(loose)
+    found = []
+    for size, vector in zip(sizes, vectors.T, strict=True):
+        if size < 0.5 * max(sizes.max(), 1e-12):
+            continue
+        part = vector / vector[np.argmax(np.abs(vector))]
+        used = np.flatnonzero(np.abs(part) > 1e-4)
+        if len(used) == 1:
+            found.append(f"{names[used[0]]} not at all")
+        elif len(used) == 2 and abs(abs(part[used[0]] * part[used[1]]) - 1) < 1e-3:
+            alike = part[used[0]] * part[used[1]] > 0
+            found.append(f"{names[used[0]]} and {names[used[1]]} only by their {'ratio' if alike else 'product'}")
+        else:
+            terms = " ".join(f"{part[k]:+.3g} d{names[k]}/{names[k]}" for k in used)
+            found.append(f"not along {terms}")
+    return found
+
+
+def fit_table(fit: Fitted) -> Table:
+    """Parameters with their standard errors and intervals; below it what the data say about the fit."""
+    if fit.values.ndim > 1:
+        counts = [(str(n), code) for code, n in counted_codes(fit.result)]
+        return Table(f"{len(fit.values)} fits of {', '.join(fit.names)}", counts)
+    params = fit.params[0] if isinstance(fit.params, list) else fit.params
+    known = named_params(params)
+    rows = []
+    for k, name in enumerate(fit.names):
+        low, high = np.asarray(fit.interval())[k]
+        unit = known.get(name, (None, {}))[1].get("units", "")
+        rows.append(
+            [
+                name,
+                unit,
+                f"{float(fit.values[k]):.10g}",
+                f"{float(fit.standard_errors[k]):.3g}",
+                f"{low:.7g}",
+                f"{high:.7g}",
+            ]
+        )
+    heads = ("", "unit", "value", "standard error", "95 % from", "to")
+    notes = [f"{int(fit.degrees)} degrees of freedom, {int(fit.iterations)} evaluations"]
+    if fit.estimated:
+        notes.append(f"deviation of the data, from the residuals: {float(fit.deviation):.4g}")
+    else:
+        notes[0] = f"chi-square {float(fit.chi_square):.6g} with {notes[0]}"
+    strong = [(a, b) for a in range(len(fit.names)) for b in range(a) if abs(float(fit.correlation[a, b])) > 0.95]
+    notes += [
+        f"correlation of {fit.names[b]} and {fit.names[a]}: {float(fit.correlation[a, b]):.4f}" for a, b in strong[:6]
+    ]
+    notes += [f"the data determine {words}" for words in fit.undetermined]
+    for k, (skips, spurious) in enumerate(fit.matching):
+        record = f" of record {k}" if len(fit.matching) > 1 else ""
+        notes += [f"{count} not recorded before row {row}{record}" for row, count in skips]
+        notes += [f"row {row}{record} is no event of the model" for row in spurious]
+    return Table("Fitted", rows, heads, notes=[*notes, f"Result: {described_code(fit.result)}"])
+
+
+@short_run
+def _inverse_hessian(fit: Fitted, values: Array) -> Array:
+    def half_square(values):
+        problem, free, _ = fit._unconstrained(values)
+        r = problem.residuals(free, problem.chain(free))
+        return r @ r / 2
+
+    return fit.deviation**2 * jnp.linalg.inv(jax.jacfwd(jax.jacfwd(half_square))(values))
+
+
+def fitted_of(
+    problem: FitProblem, solved: Solved, records: tuple[Recording, ...], costs: Array | None, estimated: bool
+) -> Fitted:
+    """The result from the end of the search. **Arguments:** `estimated`: whether the deviation is."""
+    unknowns, free, reached = problem.unknowns, solved.free, solved.chain.reached
+    weights = sum(jnp.sum(each > 0) for each in (problem.links.weights, problem.links.sample_weights))
+    weights = weights if problem.prior is None else weights + jnp.sum(problem.prior[1] > 0)
+    taken = jnp.sum(~solved.at_bound) + (free.start.size if problem.closing is None else 0)
+    degrees = weights - taken
+    deviation = (
+        jnp.sqrt(solved.cost / jnp.maximum(degrees, 1).astype(solved.cost.dtype))
+        if estimated
+        else jnp.ones_like(solved.cost)
+    )
+    off = jnp.diagonal(solved.projector)[: free.theta.size] > 0
+    scaled = deviation**2 * unknowns.scale[:, None] * unknowns.scale * solved.covariance
+    covariance = jnp.where(off[:, None] | off, jnp.nan, scaled)
+    start, size = problem.start, jnp.tile(problem.start.scale, len(records))
+    numbers = free.start * start.scale if start.free else start.numbers
+    arrays, rest = eqx.partition(problem.params, eqx.is_array)
+    params = [
+        problem.params_of(free.theta, eqx.combine(jax.tree.map(lambda leaf, k=k: leaf[k], arrays), rest))
+        for k in range(len(records))
+    ]
+    sizes = jnp.concatenate([free.theta, free.start.ravel()])
+    relative = 1 / jnp.where(sizes == 0, 1, sizes)
+    predicted = tuple(_rows(problem, reached, record, k) for k, record in enumerate(records))
+    measured = lambda record, values: jnp.where(record.weights > 0, values, jnp.nan)
+    return Fitted(
+        params=params,
+        values=free.theta * unknowns.scale,
+        covariance=covariance,
+        deviation=deviation,
+        chi_square=solved.cost / deviation**2,
+        degrees=degrees,
+        x0=jnp.stack([problem.start_state(*each) for each in zip(numbers, start.times, params, strict=True)]),
+        start_covariance=deviation**2 * size[:, None] * size * solved.start_covariance
+        if start.free
+        else jnp.zeros((0, 0)),
+        predicted=predicted,
+        residuals=tuple(
+            measured(record, record.weights * (record.values - found))
+            for record, found in zip(records, predicted, strict=True)
+        ),
+        loose=relative[:, None] * relative * solved.projector,
+        costs=solved.cost[None] if costs is None else costs,
+        iterations=solved.iterations,
+        result=solved.result,
+        start_values=numbers,
+        names=tuple(unknowns.names),
+        quantities=records[0].names,
+        estimated=estimated,
+        matching=((),) * 0,
+        problem=problem,
+        records=records,
+    )
+
+
+def _rows(problem: FitProblem, reached, record: Recording, k: int) -> Float[Array, "rows quantities"]:
+    """The predictions of a record in the order of its rows, NaN for those that no link has."""
+    rows, links = len(record.labels), problem.links
+    table = jnp.full(record.values.shape, jnp.nan, record.values.dtype)
+    for place, values in ((links.row[k], reached.ending[k]), (links.sample_rows[k], reached.samples[k])):
+        table = table.at[jnp.where(place < 0, rows, place)].set(values, mode="drop")
+    return table

@@ -1,0 +1,229 @@
+"""A link of a record as the model predicts it: the flow from a state to the next event of a kind, and what is measured on the
+way."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padded
+from .._flow.integrator import Integrators
+from .._flow.jump import reset
+from .._flow.simulate import ArcStart, first_arc, follow_arc
+from .._numerics.linearize import linearizable
+from .._numerics.trees import select
+from .._orbit.return_map import ReturnMap
+from .._orbit.stride import Stride
+from .._system.results import choose, RESULTS
+from .._system.system import HybridSystem, Mode, Transition
+from .._system.types import Params, State, Time
+from .recording import BEFORE, Links, NONE
+
+Quantities = Float[Array, " quantities"]
+
+
+class Node(eqx.Module):
+    """Where a link begins: time, state (padded with zeros to the largest dimension of a mode) and mode, just before the jump by
+    the `way`; -1 for none. (Hazard: free states just after a jump would lie beside the guard's surface, and fire at once.)"""
+
+    t: Float[Array, "*links"]
+    z: Float[Array, "*links size"]
+    mode: Int[Array, "*links"]
+    way: Int[Array, "*links"]
+
+
+class Reached(eqx.Module):
+    """A link's end: the node there; the quantities at its end and at its samples; a code."""
+
+    node: Node
+    ending: Float[Array, "*links quantities"]
+    samples: Float[Array, "*links samples quantities"]
+    result: RESULTS
+
+
+class Measured(eqx.Module):
+    """The measured quantities: $(t, h_1, h_2, \\ldots)$. **Attributes:** `of_mode`: of all but the time. `before`: which are of
+    the state before a jump. `places`: of those that are coordinates, the place in the state of each mode, else -1."""
+
+    of_mode: ByMode
+    before: Bool[Array, " quantities"]
+    places: Int[Array, "modes quantities"]
+
+    def __call__(self, mode: Index, t: Time, z: Padded, params: Params) -> Quantities:
+        return jnp.append(jnp.reshape(t, 1), self.of_mode(mode, t, z, params))
+
+
+class Observed(eqx.Module):
+    """What is measured in a mode, as a function `(t, x, params)`. **Attributes:** `functions`: one for each quantity, or the
+    place of a coordinate, or `None` of a quantity that the mode does not have."""
+
+    functions: tuple[Callable | int | None, ...]
+
+    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " quantities"]:
+        def one(each):
+            if each is None:
+                # A measurement there has no prediction.
+                return jnp.nan * t
+            return x[each] if isinstance(each, int) else each(t, x, params)
+
+        return jnp.stack([jnp.asarray(one(each), x.dtype) for each in self.functions] or [t])[: len(self.functions)]
+
+
+def measured_of(
+    system: HybridSystem, names: tuple[str, ...], observed: Mapping[str, Any], t, dtype, params
+) -> Measured:
+    """The quantities of these names: functions `(t, x, params) -> number`, or coordinates of each mode."""
+    known = {each for mode in system.modes.values() for each in mode.coordinates} | set(observed)
+    before = [name.endswith(BEFORE) and name not in known for name in names]
+    own = [name.removesuffix(BEFORE) if early else name for name, early in zip(names, before, strict=True)]
+
+    def places(mode: Mode) -> list[int | None]:
+        return [mode.coordinates.index(name) if name in mode.coordinates else None for name in own]
+
+    given = {name: Observed(tuple(observed.get(*pair) for pair in zip(own[1:], places(mode)[1:], strict=True)))
+             for name, mode in system.modes.items()}  # fmt: skip
+    of_mode = functions_by_mode(
+        system, given, (params,), (len(names) - 1,), t, dtype, "fit: observe", "and each must return a number"
+    )
+    free = [
+        [-1 if k is None or name in observed else k for k, name in zip(places(mode), own, strict=True)]
+        for mode in system.modes.values()
+    ]
+    return Measured(of_mode, jnp.array(before), jnp.array(free))
+
+
+class FlowLinks(eqx.Module):
+    """Links of a simulation. **Attributes:** `kinds`: for each kind of event the ways that it takes. `max_jumps`: in a link,
+    static. `samples`: whether there are samples, static."""
+
+    automaton: Automaton
+    measured: Measured
+    kinds: Bool[Array, "kinds ways"]
+    integrator: Integrators
+    max_jumps: int = eqx.field(static=True)
+    longest: Float[Array, ""]
+
+    def __call__(self, node: Node, link: Links, params: Params) -> Reached:
+        """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`."""
+        if self.integrator.loop != "lax":
+            return self._run(node, link, params)
+        mode, way, kind, skip = node.mode, node.way, link.kind, link.skip
+
+        def run(inputs):
+            own, t, z, times, params = inputs
+            whole = eqx.tree_at(
+                lambda each: (each.start, each.end, each.times, each.kind, each.skip), link, (*times, kind, skip)
+            )
+            found = own._run(Node(t, z, mode, way), whole, params)
+            return (found.node.t, found.node.z, found.ending, found.samples), (
+                found.node.mode,
+                found.node.way,
+                found.result,
+            )
+
+        inputs = (self, node.t, node.z, (link.start, link.end, link.times), params)
+        (t, z, ending, samples), (mode, way, result) = linearizable(run, inputs)
+        return Reached(Node(t, z, mode, way), ending, samples, result)
+
+    def _run(self, node: Node, link: Links, params: Params) -> Reached:
+        event, count = link.kind >= 0, link.times.shape[-1]
+        wanted = self.kinds[jnp.maximum(link.kind, 0)] & event
+        longest = jnp.where(event, self.longest, 0)
+        # Between two events a sample is at the same part of the interval: the recorded one and that of the model.
+        parts = jnp.append(jnp.zeros((), link.times.dtype), link.times - link.start)
+        parts = parts / jnp.where(event, link.end - link.start, 1)
+        jumps = (node.way >= 0) & (link.kind != NONE)
+        way = jnp.maximum(node.way, 0)
+        z = (
+            jnp.where(jumps, self.automaton.jump(node.t, node.z, way, params), node.z)
+            if self.automaton.system.transitions
+            else node.z
+        )
+        begin = node.t, z, jnp.where(jumps, self.automaton.target(way), node.mode)
+
+        def one(carry, each):
+            now, met, code = carry
+            k, part = each
+            first = k == 0
+            time = node.t + part * jnp.where(event, met - node.t, 1)
+            until = jnp.where(first, node.t + longest, jnp.maximum(time, now[0]))
+            last, hits, before = self._advance(now, until, wanted & first, jnp.where(first, 1 + link.skip, 1), params)
+            code = choose(code == RESULTS.successful, last.result, code)
+            here = last.t, last.z, last.mode
+            after = select(first, begin, here), jnp.where(first, last.t, met), code
+            return after, (here, hits, before, self.measured(here[2], here[0], here[1], params))
+
+        # First to the event, then through the samples: one loop, so that the flow is compiled once.
+        (_, _, code), rows = jax.lax.scan(one, (begin, node.t, RESULTS.successful), (jnp.arange(1 + count), parts))
+        (end, hits, before, ending), sampled = (jax.tree.map(lambda leaf, k=k: leaf[k], rows) for k in (0, -1))
+        ending = jnp.where(self.measured.before, self.measured(before.mode, end[0], before.z, params), ending)
+        result = choose(event & (hits <= link.skip) & (code == RESULTS.successful), RESULTS.no_crossing, code)
+        result = choose(link.kind == NONE, RESULTS.successful, result)
+        t, z, mode = sampled[0]
+        after = select(event, before, Node(t, z, mode, jnp.full_like(node.way, -1)))
+        return Reached(select(link.kind == NONE, node, after), ending, rows[3][1:], result)
+
+    def _advance(
+        self, begin: tuple, until: Time, wanted: Bool[Array, " ways"], count: Int[Array, ""] | int, params: Params
+    ) -> tuple[ArcStart, Int[Array, ""], Node]:
+        """Arcs from time, state and mode until a time, or until the event of the number `count` among those that are `wanted`,
+        with the jump there. **Returns:** the next arc's start, the number of events met, and the node before the last of
+        them."""
+        automaton, (t, z, mode) = self.automaton, begin
+        start = first_arc(automaton, z, mode, t, until)
+
+        def one(carry, k):
+            now, hits, before = carry
+            after, row = follow_arc(automaton, now, k == self.max_jumps, start, until, params, self.integrator)
+            hit = row.jumped & (row.way >= 0) & wanted[jnp.maximum(row.way, 0)]
+            return (
+                after,
+                hits + hit.astype(hits.dtype),
+                select(hit, Node(row.end, row.x_end, row.mode, row.way), before),
+            )
+
+        going = lambda carry: ~carry[0].done & (carry[1] < count)
+        carry = start, jnp.array(0), Node(t, z, mode, jnp.full_like(mode, -1))
+        if self.integrator.loop == "lax":
+            step = lambda carry: (one(carry[0], carry[1]), carry[1] + 1)
+            return jax.lax.while_loop(lambda carry: going(carry[0]), step, (carry, jnp.array(0)))[0]
+        scanned = lambda carry, k: (select(going(carry), one(carry, k), carry), None)
+        return jax.lax.scan(scanned, carry, jnp.arange(self.max_jumps + 1))[0]
+
+
+class MapLinks(eqx.Module):
+    """Links of a return map: each is one pass, from the state before the jump that closed the pass before."""
+
+    step: ReturnMap
+    measured: Measured
+
+    @property
+    def closing_way(self) -> Transition:
+        """The transition that closes a pass along a sequence."""
+        assert self.step.sequence is not None
+        return self.step.system.way(self.step.system.route(self.step.sequence)[-1])
+
+    def __call__(self, node: Node, link: Links, params: Params) -> Reached:
+        step, n = self.step, self.step.system.mode(self.step.mode).dimension
+        first, mode = node.z[:n], jnp.full_like(node.mode, step.system.number(step.mode))
+        if step.sequence is None:
+            through = step(first, params, node.t, throw=False)
+            before, after, way = through.x, through.x, jnp.full_like(mode, -1)
+        else:
+            closing, closed = step.system.route(step.sequence)[-1], self.closing_way
+            size = step.system.mode(closed.source).dimension
+            x = jnp.where(node.way >= 0, reset(closed, node.t, node.z[:size], params), first)
+            through = step(x, params, node.t, throw=False)
+            assert isinstance(through, Stride)
+            before, after, way = through.impacts[-1].x, through.x, jnp.full_like(mode, closing)
+        t, pad = node.t + through.time, lambda x: jnp.pad(x, (0, node.z.size - x.size))
+        ending = self.measured(mode, t, pad(after), params)
+        if step.sequence is not None:
+            ending = jnp.where(self.measured.before, self.measured(mode, t, pad(before), params), ending)
+        none = link.kind == NONE
+        reached = select(none, node, Node(t, pad(before), mode, way))
+        samples = jnp.zeros((link.times.shape[-1], ending.size), ending.dtype)
+        return Reached(reached, ending, samples, choose(none, RESULTS.successful, through.result))

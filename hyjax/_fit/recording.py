@@ -1,0 +1,294 @@
+"""Recorded data as arrays: a table of instants, in time, each an event or a sample between events."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._results.installed import needed
+from .._results.labels import units_of
+from .._system.system import HybridSystem, of_arc
+from .._system.types import Params
+
+# The name of a column that is of the state before the jump ends so.
+BEFORE = "_before"
+# The kind of a link that no event ends: at a time, or at once, which fills a record up to the length of the longest.
+UNTIL, NONE = -1, -2
+# Samples of a link, where free states divide a record without events.
+SAMPLES = 8
+
+
+class Recording(eqx.Module):
+    """A table of measurements. **Attributes:** `names`: of the measured quantities, the first is `time`. `values`: shape
+    `(rows, quantities)`, NaN where nothing is measured. `weights`: one over the standard deviation, zero there. `labels`: of each
+    row what its event is called, `None` for a sample; static."""
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    labels: tuple[Any, ...] = eqx.field(static=True)
+    values: Float[Array, "rows quantities"]
+    weights: Float[Array, "rows quantities"]
+
+    def without(self, rows: Sequence[int]) -> "Recording":
+        """The recording in which these rows measure nothing."""
+        return eqx.tree_at(lambda each: each.weights, self, self.weights.at[jnp.array(rows, int)].set(0.0))
+
+
+class Links(eqx.Module):
+    """A record as a chain of links, each from an event, or the start, to the next event, with the samples between.
+
+    **Attributes:** `kind`: of the event that ends the link, a row of `kinds`, `UNTIL` or `NONE`. `skip`: how many events of the
+    kind come before it. `start`, `end`: recorded times. `values`, `weights`: at its end. `times`, `sample_values`,
+    `sample_weights`: of the samples, padded. `row`, `sample_rows`: in the recording, -1 for none.
+    """
+
+    kind: Int[Array, "*records links"]
+    skip: Int[Array, "*records links"]
+    start: Float[Array, "*records links"]
+    end: Float[Array, "*records links"]
+    values: Float[Array, "*records links quantities"]
+    weights: Float[Array, "*records links quantities"]
+    times: Float[Array, "*records links samples"]
+    sample_values: Float[Array, "*records links samples quantities"]
+    sample_weights: Float[Array, "*records links samples quantities"]
+    row: Int[Array, "*records links"]
+    sample_rows: Int[Array, "*records links samples"]
+
+
+class Matching(NamedTuple):
+    """Of a record: for rows the number of events before it that were not recorded; and the rows that are no events of the
+    model."""
+
+    skips: dict[int, int]
+    spurious: tuple[int, ...]
+
+
+def read_columns(data: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """The columns of recorded data by name, and their units where these are known. `ValueError` for what is no table."""
+    if isinstance(data, str | Path):
+        data = needed("pandas", "data", "Tables in files").read_csv(data)
+    if hasattr(data, "data_vars"):
+        if len(data.sizes) != 1:
+            raise ValueError(
+                f"fit: the dataset has the dimensions {tuple(data.sizes)}. Give one of one dimension, such as "
+                "data[['time', 'y']]."
+            )
+        parts = {**data.coords, **data.data_vars}
+        return {k: v.values for k, v in parts.items()}, {k: v.attrs.get("units", "") for k, v in parts.items()}
+    if hasattr(data, "to_numpy") and hasattr(data, "columns"):
+        data = {str(name): data[name].to_numpy() for name in data.columns}
+    if not isinstance(data, Mapping):
+        times = jnp.asarray(data)
+        if times.ndim != 1:
+            raise ValueError(
+                f"fit: data of shape {times.shape} has no names. Give the times of events, shape (events,), or a table, such as "
+                "{'time': times, 'y': heights}."
+            )
+        return {"time": times, "event": True}, {}
+    columns, units = {}, {}
+    for name, column in data.items():
+        # A heading such as `y (m)` or `y [m]`.
+        headed = re.fullmatch(r"\s*(.*?)\s*(?:[\[(](.*)[\])])?\s*", str(name))
+        own, unit = headed.groups() if headed else (name, None)
+        columns[own], units[own] = column, unit or ""
+    return columns, {name: unit for name, unit in units.items() if unit}
+
+
+def recording(
+    data: Any,
+    system: HybridSystem,
+    params: Params,
+    observed: Mapping[str, Any],
+    noise: Any,
+    start: float,
+    events: bool,
+    dtype,
+) -> Recording:
+    """The recording of a data set, checked. **Arguments:** `observed`: names of quantities that are functions. `start`: no time
+    is before. `events`: whether every row is an event."""
+    columns, units = read_columns(data)
+    if "time" not in columns:
+        raise ValueError(f"fit: the data has the columns {list(columns)}, and needs one with the name time.")
+    time = _numbers(columns["time"], "time", dtype)
+    rows = time.shape[0] if time.ndim else 0
+    if not rows:
+        raise ValueError("fit: the data has no rows.")
+    _check_times(time, start)
+    _check_units(units, system, params)
+    given = columns.get("event", True if events else None)
+    labels = [given] * rows if given is None or isinstance(given, str | bool | int) else list(given)
+    if len(labels) != rows:
+        raise ValueError(f"fit: the column event has {len(labels)} rows, the column time {rows}.")
+    labels = tuple(_label(each) for each in labels)
+    known = {name for mode in system.modes.values() for name in mode.coordinates} | set(observed)
+    names = [name for name in columns if name not in ("time", "event")]
+    if wrong := [name for name in names if name.removesuffix(BEFORE) not in known and name not in known]:
+        raise ValueError(
+            f"fit: the column {wrong[0]!r} is neither a coordinate, one of {sorted(known)}, nor a name in observe=."
+        )
+    if missing := [name for name in observed if name not in names and f"{name}{BEFORE}" not in names]:
+        raise ValueError(f"fit: observe= names {missing[0]!r}, of which the data has no column.")
+    happens = np.array([label is not None for label in labels])
+    values = [time] + [_numbers(columns[name], name, dtype) for name in names]
+    for name, column in zip(["time", *names], values, strict=True):
+        if column.shape != (rows,):
+            raise ValueError(f"fit: the column {name!r} has shape {column.shape}, the column time {rows} rows.")
+    names = ("time", *names)
+    table = jnp.stack(values, axis=1)
+    measured = jnp.isfinite(table) & jnp.ones((1, len(names)), bool).at[0, 0].set(True)
+    measured = measured.at[:, 0].set(jnp.asarray(happens))
+    used = [name for k, name in enumerate(names) if k or happens.any()]
+    weights = jnp.stack([_weights(noise, name, used, rows, dtype) for name in names], axis=1)
+    return Recording(names, labels, jnp.where(jnp.isfinite(table), table, 0), jnp.where(measured, weights, 0))
+
+
+def _numbers(column: Any, name: str, dtype) -> Array:
+    try:
+        return jnp.asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"fit: the column {name!r} must have numbers; NaN where nothing is measured.") from None
+
+
+def _check_times(time: Array, start: float) -> None:
+    if isinstance(time, jax.core.Tracer):
+        return
+    known = np.asarray(time)
+    if not np.all(np.isfinite(known)):
+        raise ValueError(
+            f"fit: time[{int(np.argmin(np.isfinite(known)))}] is not finite. Leave rows without a time out."
+        )
+    if np.any(np.diff(known) < 0):
+        k = int(np.argmax(np.diff(known) < 0))
+        raise ValueError(f"fit: the times do not increase: {known[k + 1]} follows {known[k]}. Sort the rows.")
+    if known[0] < start:
+        raise ValueError(f"fit: the time {known[0]} is before the start t0={start}.")
+
+
+def _check_units(units: Mapping[str, str], system: HybridSystem, params: Params) -> None:
+    own = units_of(None, params, system)
+    for name, unit in units.items():
+        expected = own.time if name == "time" else own.coordinates.get(name.removesuffix(BEFORE), "")
+        if unit and expected and unit.replace(" ", "") != expected.replace(" ", ""):
+            raise ValueError(
+                f"fit: the column {name!r} is in {unit}, the system's in {expected}. Convert the column, and rename it."
+            )
+
+
+def _label(given: Any) -> Any:
+    """`None` of a sample; `True` of any event; else a name, or the number of a transition."""
+    if given is None or given is False or (isinstance(given, float | np.floating) and np.isnan(given)):
+        return None
+    if isinstance(given, str | np.str_):
+        return {"": None, "*": True}.get(str(given).strip(), str(given).strip())
+    if given is True or isinstance(given, np.bool_):
+        return bool(given) or None
+    return int(given)
+
+
+def _weights(noise: Any, name: str, used: list[str], rows: int, dtype) -> Float[Array, " rows"]:
+    """One over the standard deviation of a quantity, of those that are `used`."""
+    if name not in used:
+        return jnp.ones(rows, dtype)
+    if noise is None:
+        if len(used) > 1:
+            raise ValueError(
+                f"fit: the data has {', '.join(used)}. Give the standard deviation of each, noise={{'{used[0]}': ..., ...}}, "
+                "by which they are weighed."
+            )
+        return jnp.ones(rows, dtype)
+    if isinstance(noise, Mapping):
+        if name not in noise:
+            raise ValueError(f"fit: noise= has no standard deviation of {name!r}; it has {list(noise)}.")
+        noise = noise[name]
+    deviation = jnp.broadcast_to(jnp.asarray(noise, dtype), (rows,))
+    if not isinstance(deviation, jax.core.Tracer) and not np.all(np.asarray(deviation) > 0):
+        raise ValueError(f"fit: noise={noise} of {name!r} must be positive.")
+    return 1 / deviation
+
+
+def ways_of(label: Any, system: HybridSystem) -> Bool[np.ndarray, " ways"]:
+    """The ways (`HybridSystem.ways`) that an event of that label takes: any, for `True`; those of a transition, by its number, by
+    `"source->target"`, or by the mode that it enters; of a family one guard, as `"network[3]"`. `ValueError` for none."""
+    pairs, ways = [(each.source, each.target) for each in system.transitions], system.ways
+    if label is True:
+        return np.ones(len(ways), bool)
+    if isinstance(label, int):
+        chosen = [label] if 0 <= label < len(pairs) else []
+        return _found(np.isin(ways[:, 0], chosen), label, pairs)
+    source, arrow, target = (part.strip() for part in label.partition("->"))
+    own, member = of_arc(source, system.names)
+    if arrow:
+        chosen = [k for k, pair in enumerate(pairs) if pair == (own, target)]
+    else:
+        chosen = [k for k, pair in enumerate(pairs) if pair[0 if member is not None else 1] == own]
+    mask = np.isin(ways[:, 0], chosen)
+    return _found(mask if member is None else mask & (ways[:, 1] == member), label, pairs)
+
+
+def _found(mask: np.ndarray, label: Any, pairs: list) -> np.ndarray:
+    if not mask.any():
+        known = ", ".join(f"{a}->{b}" for a, b in pairs) or "none"
+        raise ValueError(f"fit: no event of the system has the name {label!r}. Its transitions are {known}.")
+    return mask
+
+
+def links_of(
+    records: Sequence[Recording], kind_of: Callable[[Any], int], starts: Sequence[Array], divided: bool,
+    matchings: Sequence[Matching],
+) -> Links:  # fmt: skip
+    """The links of records of one table. **Arguments:** `kind_of`: the number of the kind of a label. `starts`: the time at which
+    each record starts. `divided`: whether a record without events has many links."""
+    plans = [_plan(record, divided, set(own.spurious)) for record, own in zip(records, matchings, strict=True)]
+    most = max(map(len, plans))
+    samples = max((len(own) for plan in plans for _, own in plan), default=0)
+    columns = [
+        _arrays(record, plan, start, own.skips, most, samples, kind_of)
+        for record, plan, start, own in zip(records, plans, starts, matchings, strict=True)
+    ]
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *columns)
+
+
+def _plan(record: Recording, divided: bool, spurious: set[int]) -> list[tuple[int, list[int]]]:
+    """Of each link the row of its event, or -1, and the rows of its samples."""
+    links, own = [], []
+    for row, label in enumerate(record.labels):
+        if row in spurious:
+            continue
+        if label is None:
+            own.append(row)
+        else:
+            links.append((row, own))
+            own = []
+    if own:
+        length = SAMPLES if divided and not links else len(own)
+        links += [(-1, own[k : k + length]) for k in range(0, len(own), length)]
+    return links
+
+
+def _arrays(
+    record: Recording, plan: list, start: Array, skips: Mapping[int, int], most: int, samples: int, kind_of: Callable
+) -> Links:
+    blank = most - len(plan)
+    row = np.array([row for row, _ in plan] + [-1] * blank)
+    ends = np.array([row if row >= 0 else own[-1] for row, own in plan] + [-1] * blank)
+    sample_rows = np.array([own + [-1] * (samples - len(own)) for _, own in plan] + [[-1] * samples] * blank, int)
+    sample_rows = sample_rows.reshape(most, samples)
+    time = record.values[:, 0]
+    end = jnp.where(ends >= 0, time[ends], time[max(ends.max(), 0)])
+    begin = jnp.concatenate([jnp.reshape(jnp.asarray(start, end.dtype), 1), end[:-1]])
+    kinds = [UNTIL if row < 0 else kind_of(record.labels[row]) for row, _ in plan] + [NONE] * blank
+    take = lambda rows, values: jnp.where((rows >= 0)[..., None], values[rows], 0)
+    times = jnp.where(sample_rows >= 0, time[sample_rows], end[:, None])
+    weights = take(sample_rows, record.weights).at[..., 0].set(0)
+    return Links(
+        kind=jnp.array(kinds), skip=jnp.array([skips.get(int(k), 0) for k in row]), start=begin, end=end,
+        values=take(row, record.values), weights=take(row, record.weights), times=times,
+        sample_values=take(sample_rows, record.values), sample_weights=weights,
+        row=jnp.array(row), sample_rows=jnp.array(sample_rows),
+    )  # fmt: skip

@@ -1,0 +1,332 @@
+"""Fits against closed-form estimators, 20-digit least squares, and themselves by other routes."""
+
+import dataclasses
+import json
+import pathlib
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax.models import bouncing_ball as ball, rimless_wheel as wheel, simplest_walker as walker
+
+# Estimates, covariances and data: least squares in 50 digits, the walker's in 30 by Taylor series.
+CASES = json.loads((pathlib.Path(__file__).parents[1] / "fits_reference.json").read_text())
+NUMBERS = lambda case, name: np.array(case[name], float)
+DROPPED = jnp.array([1.0, 0.0])
+GUESS = ball.Params(jnp.array(0.75), jnp.array(9.0))
+BOTH = lambda p: (p.gravity, p.restitution)
+
+
+def impacts(count, g=9.81, e=0.8):
+    """The times of impact of a ball dropped from 1 m."""
+    return np.sqrt(2 / g) * (1 + 2 * np.cumsum(np.append(0, e ** np.arange(1, count))))
+
+
+def fit_ball(data, **options):
+    return hj.fit(ball.system, data, GUESS, **({"over": BOTH, "x0": DROPPED, "mode": "flight"} | options))
+
+
+def same(found, case, rtol=1e-11):
+    """Estimate and covariance, to the errors of the flow at the default tolerance."""
+    assert found.result == "successful"
+    assert_allclose(found.values, NUMBERS(case, "estimate"), rtol=rtol)
+    # The covariance has the accuracy of first derivatives, squared by the condition of the problem.
+    assert_allclose(found.covariance, NUMBERS(case, "covariance")[: len(found.values), : len(found.values)], rtol=1e-8)
+
+
+@pytest.fixture(scope="module")
+def times():
+    return CASES["bouncing_ball_times_g9.81_e0.8"]
+
+
+@pytest.fixture(scope="module")
+def of_times(times):
+    return fit_ball(jnp.asarray(NUMBERS(times, "times")), noise=0.002)
+
+
+def of_ball(case):
+    return case | {
+        "estimate": [case["estimate_g"], case["estimate_e"]],
+        "covariance": case["covariance_g_e"],
+    }
+
+
+def test_times_of_impact(times, of_times):
+    same(of_times, of_ball(times), rtol=1e-12)
+    assert_allclose(of_times.chi_square * 0.002**2, float(times["rss"]), rtol=1e-10)
+    assert of_times.degrees == 10 and of_times.names == ("gravity", "restitution")
+    assert_allclose(of_times.correlation[0, 1], float(times["correlation"]), rtol=1e-9)
+    assert_allclose(of_times.predicted[0][:, 0], impacts(12, *np.asarray(of_times.values)), rtol=1e-12)
+
+
+def test_deviation_from_the_residuals(times, of_times):
+    found = fit_ball(jnp.asarray(NUMBERS(times, "times")))
+    assert_allclose(found.values, of_times.values, rtol=1e-12)
+    assert_allclose(found.deviation, float(times["sigma_hat"]), rtol=1e-9)
+    assert_allclose(found.covariance, (found.deviation / 0.002) ** 2 * of_times.covariance, rtol=1e-9)
+    # Student's t with ten degrees of freedom, 97.5 %: 2.228.
+    half = (found.interval()[:, 1] - found.interval()[:, 0]) / 2
+    assert_allclose(half / found.standard_errors, 2.228139, rtol=1e-6)
+
+
+def test_free_states_at_every_impact(times, of_times):
+    found = fit_ball(jnp.asarray(NUMBERS(times, "times")), noise=0.002, shooting=hj.MultipleShooting())
+    same(found, of_ball(times), rtol=1e-11)
+
+
+@pytest.mark.medium
+def test_heights_between_unrecorded_impacts():
+    case = CASES["bouncing_ball_heights_g9.81_e0.8"]
+    table = {"time": NUMBERS(case, "t"), "y": NUMBERS(case, "h")}
+    same(fit_ball(table, noise=0.005), of_ball(case))
+
+
+class Cell(eqx.Module):
+    """x' = a c - x / tau, with the threshold 1 and the reset to 0."""
+
+    drive: jax.Array
+    tau: jax.Array
+    current: jax.Array
+
+
+CELL = hj.HybridSystem(
+    {"cell": hj.Mode(lambda t, x, p: p.drive * p.current - x / p.tau, ("v",))},
+    (hj.Transition("cell", "cell", lambda t, x, p: 1 - x[0], lambda t, x, p: 0 * x),),
+)
+
+
+@pytest.mark.medium
+def test_records_that_share_parameters():
+    """Three trials of a spiking cell, each with a known current."""
+    case = CASES["lif_spikes_a1.3_tau1.0"]
+    trials = [Cell(jnp.array(1.2), jnp.array(1.1), jnp.array(float(c))) for c in case["c"]]
+    spikes = [jnp.asarray(np.array(each, float)) for each in case["spikes"]]
+    options = dict(over=lambda p: (p.drive, p.tau), x0=jnp.zeros(1), mode="cell", noise=0.01)
+    found = hj.fit(CELL, spikes, trials, **options)
+    same(found, case | {"covariance": case["covariance_a_tau"]})
+    assert [float(p.current) for p in found.params] == [1, 1.5, 2]
+    assert_allclose(found.chi_square * 0.01**2, float(case["rss"]), rtol=1e-9)
+
+
+def after_strike(s, p):
+    """The state just after a strike, from angle and rate of the stance leg."""
+    theta, rate = s
+    return jnp.stack([theta, rate, 2 * theta, (1 - jnp.cos(2 * theta)) * rate])
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("shooting", [hj.SingleShooting(), hj.MultipleShooting()], ids=["single", "multiple"])
+def test_strides_of_a_walker(known, shooting):
+    case = CASES[f"walker_slope_{'' if known else 'and_start_'}0.009"]
+    rows = NUMBERS(case, "data").reshape(-1, 2)
+    assert walker.coordinates == ("theta", "theta_rate", "phi", "phi_rate")
+    start = jnp.asarray(NUMBERS(case, "start"))
+    params = dataclasses.replace(walker.Params(), slope=jnp.array(0.0088))
+    x0 = after_strike(start, params) if known else (after_strike, start)
+    table = {"time": rows[:, 1], "theta": rows[:, 0]}
+    found = hj.fit(walker.step, table, params, over=lambda p: p.slope, x0=x0, noise=0.002, shooting=shooting)
+    # Twenty strides of a gait that is hardly stable: the error of the flow grows by a factor of a hundred.
+    same(found, case, rtol=1e-9)
+    if not known:
+        assert_allclose(found.start_values[0], NUMBERS(case, "estimate")[1:], rtol=1e-9)
+        assert_allclose(found.start_covariance, NUMBERS(case, "covariance")[1:, 1:], rtol=1e-7)
+
+
+@pytest.mark.medium
+def test_many_data_sets_at_once():
+    """A thousand sets of impact times in one batch: their spread is the covariance that each predicts."""
+    sets = impacts(8) + 0.002 * np.random.default_rng(1).standard_normal((1000, 8))
+
+    @jax.jit
+    def all_of(sets):
+        def one(times):
+            found = fit_ball(times, noise=0.002, throw=False)
+            return found.values, found.covariance, found.result._value
+
+        return jax.vmap(one)(sets)
+
+    values, covariances, codes = all_of(jnp.asarray(sets))
+    assert np.all(codes == 0)
+    # Four standard deviations of an estimated variance of a thousand: 4 sqrt(2 / 1000) = 0.18 of it, 9 % of the deviation; 2.2 %
+    # are one of it.
+    spread = np.std(values, axis=0)
+    assert_allclose(spread, np.sqrt(np.mean(np.diagonal(covariances, axis1=1, axis2=2), axis=0)), rtol=0.05)
+    usual = covariances[:, 0, 1] / np.sqrt(covariances[:, 0, 0] * covariances[:, 1, 1])
+    assert_allclose(np.corrcoef(values.T)[0, 1], np.mean(usual), atol=0.02)
+
+
+def recorded_flight(end=2.5):
+    """Heights, speeds and impacts of a ball, without noise."""
+    times = np.linspace(0.05, end, 50)
+    run = hj.simulate(ball.system, DROPPED, ball.Params(), mode="flight", t1=end + 0.1, times=jnp.asarray(times))
+    rows = [(t, *np.asarray(x), "") for t, x in zip(times, run.samples.x, strict=True)]
+    rows += [(event.t, np.nan, np.nan, "flight->flight") for event in run.events if event.t < end]
+    rows.sort(key=lambda row: row[0])
+    time, y, rate, event = zip(*rows, strict=True)
+    return {"time": np.array(time), "y": np.array(y), "y_rate": np.array(rate), "event": list(event)}
+
+
+@pytest.mark.medium
+def test_samples_between_events():
+    """No sample of height or speed leaves its arc on the way from a distant guess, and the fit is exact."""
+    noise = {"time": 1e-3, "y": 1e-2, "y_rate": 1e-2}
+    for shooting in (hj.SingleShooting(), hj.MultipleShooting()):
+        found = fit_ball(recorded_flight(), noise=noise, shooting=shooting)
+        # The data are those of the integrator's error, 1e-12.
+        assert_allclose(found.values, [9.81, 0.8], rtol=1e-10)
+        assert found.chi_square < 1e-15
+
+
+def test_events_that_were_missed_and_false_ones():
+    times = impacts(10) + 1e-3 * np.random.default_rng(0).standard_normal(10)
+    whole = fit_ball(jnp.asarray(times))
+    # Without the fifth, and with one at 1.5.
+    found = fit_ball(jnp.asarray(np.sort(np.append(np.delete(times, 4), 1.5))))
+    assert found.matching == ((((5, 1),), (2,)),) and found.result == "successful"
+    assert np.all(np.abs(found.values - whole.values) < 3 * whole.standard_errors)
+    assert "1 not recorded before row 5" in str(found) and "row 2 is no event" in str(found)
+    assert np.isnan(found.predicted[0][2, 0])
+
+
+def test_what_the_data_do_not_determine():
+    """From an unknown height the times of impact tell gravity over height alone."""
+    start = lambda s, p: jnp.stack([s[0], 0 * s[0]])
+    options = dict(x0=(start, jnp.array([1.0])), throw=False)
+    found = fit_ball(jnp.asarray(impacts(6)), **options)
+    assert found.result == "undetermined" and found.undetermined == ["gravity and start[0] only by their ratio"]
+    # The combination that is determined is right, and so is the other parameter with its error.
+    assert_allclose(found.values[0] / found.start_values[0, 0], 9.81, rtol=1e-9)
+    assert_allclose(found.values[1], 0.8, rtol=1e-10)
+    assert np.isnan(found.standard_errors[0]) and np.isfinite(found.standard_errors[1])
+    with pytest.raises(hj.SolveError, match="undetermined"):
+        fit_ball(jnp.asarray(impacts(6)), x0=options["x0"])
+    # With a prior it is: the estimate of one number from two, both exact.
+    known = fit_ball(jnp.asarray(impacts(6)), prior=[(9.81, 0.1), None], noise=1e-3, x0=options["x0"])
+    assert_allclose([*known.values, known.start_values[0, 0]], [9.81, 0.8, 1], rtol=1e-8)
+    assert_allclose(known.standard_errors[0], 0.1, rtol=1e-6)
+
+
+def test_bounds_and_starts():
+    times = jnp.asarray(impacts(8))
+    free = fit_ball(times, bounds=[(8.0, 12.0), (0.5, 0.95)], starts=3)
+    assert_allclose(free.values, [9.81, 0.8], rtol=1e-8)
+    assert free.costs.shape == (3,) and np.max(free.costs) < 1e-15
+    held = fit_ball(times, bounds=[(8.0, 9.5), None])
+    # With gravity at its bound restitution is the least squares alone.
+    alone = fit_ball(times, over=lambda p: p.restitution)
+    fixed = hj.fit(
+        ball.system, times, dataclasses.replace(GUESS, gravity=jnp.array(9.5)), over=lambda p: p.restitution, x0=DROPPED,
+        mode="flight",
+    )  # fmt: skip
+    assert_allclose(held.values, [9.5, fixed.values[0]], rtol=1e-6)
+    assert held.standard_errors[0] == 0 and alone.values[0] != fixed.values[0]
+
+
+def test_density_and_hessian(times, of_times):
+    """The log-density against its definition, and the exact Hessian against differences of it."""
+    data, at = NUMBERS(times, "times"), jnp.array([9.79, 0.801])
+    r = (data - impacts(12, *np.asarray(at))) / 0.002
+    expected = -r @ r / 2 - 12 * np.log(np.sqrt(2 * np.pi) * 0.002)
+    assert_allclose(of_times.log_density(at), expected, rtol=1e-10)
+    steps = np.array([1e-3, 1e-5])
+    density = jax.jit(jax.vmap(of_times.log_density))
+    corners = [(i, j, a, b) for i in range(2) for j in range(2) for a in (1, -1) for b in (1, -1)]
+    points = [np.asarray(of_times.values) + steps * (a * np.eye(2)[i] + b * np.eye(2)[j]) for i, j, a, b in corners]
+    found, hessian = density(jnp.asarray(np.array(points))), np.zeros((2, 2))
+    for (i, j, a, b), value in zip(corners, np.asarray(found), strict=True):
+        hessian[i, j] -= a * b * value / (4 * steps[i] * steps[j])
+    # Second differences: relative truncation (step / error)^2 of a part in 1e3.
+    assert_allclose(of_times.hessian_covariance(), np.linalg.inv(hessian), rtol=1e-3)
+
+
+def test_parts_of_the_result(tmp_path, of_times):
+    assert "gravity" in str(of_times) and "chi-square" in str(of_times)
+    dataset = of_times.to_xarray()
+    assert_allclose(dataset.value, of_times.values)
+    assert_allclose(dataset.residual[:, 0], (dataset.measured[:, 0] - dataset.predicted[:, 0]) / 0.002, rtol=1e-9)
+    of_times.save(tmp_path / "fit.npz")
+    loaded = hj.load(tmp_path / "fit.npz")
+    assert_allclose(loaded.covariance, of_times.covariance, rtol=0)
+    assert str(loaded) == str(of_times)
+    with pytest.raises(ValueError, match="Fit again"):
+        loaded.log_density(loaded.values)
+
+
+def test_tables_of_all_kinds(tmp_path):
+    """A CSV file with units, a pandas table and a dataset are one record."""
+    import pandas as pd
+    import xarray
+
+    times = impacts(5)
+    text = "\n".join(["time (s),event", *(f"{t!r},*" for t in times.tolist())])
+    (tmp_path / "ball.csv").write_text(text)
+    dataset = xarray.Dataset({"time": ("row", times, {"units": "s"}), "event": ("row", np.full(5, "*"))})
+    for data in (tmp_path / "ball.csv", pd.DataFrame({"time": times, "event": "*"}), dataset, times):
+        assert_allclose(fit_ball(data).values, [9.81, 0.8], rtol=1e-9)
+    with pytest.raises(ValueError, match="in ms, the system's in s"):
+        fit_ball({"time (ms)": times, "event": "*"})
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ({"time": [0.1, 0.3, 0.2], "y": [1.0, 1.0, 1.0]}, {}, "do not increase: 0.2 follows 0.3"),
+        ({"time": [0.1, np.nan], "y": [1.0, 1.0]}, {}, r"time\[1\] is not finite"),
+        ({"time": [-0.1, 0.2], "y": [1.0, 1.0]}, {}, "-0.1 is before the start t0=0"),
+        ({"time": [0.1], "y": [1.0]}, {}, "1 measurements do not determine 2 unknowns"),
+        ({"time": [0.1, 0.2], "height": [1.0, 1.0]}, {}, "column 'height' is neither a coordinate"),
+        ({"y": [1.0, 1.0]}, {}, "needs one with the name time"),
+        ({"time": [0.1, 0.2], "y": [1.0]}, {}, "'y' has shape"),
+        ({"time": [0.1, 0.2], "y": [1.0, 1.0], "y_rate": [1.0, 1.0]}, {}, "Give the standard deviation of each"),
+        ({"time": [0.1, 0.2], "y": [1.0, 1.0]}, {"noise": -1.0}, "noise=-1.0 of 'y' must be positive"),
+        ({"time": [0.1, 0.2], "event": ["rest", "rest"]}, {}, "no event of the system has the name 'rest'"),
+        ({"time": [0.1, 0.2], "event": [3, 3]}, {}, "no event of the system has the name 3"),
+        ([0.4, 1.1], {"prior": [(1.0, 0.0), None]}, "positive deviation"),
+        ([0.4, 1.1], {"bounds": [(1.0, 2.0)]}, "must hold a pair"),
+        ([0.4, 1.1], {"mode": None}, "give mode="),
+        ([0.4, 1.1], {"x0": None}, "give x0="),
+        ([0.4, 1.1], {"shooting": hj.MultipleShooting(), "bounds": [None, (0.0, 1.0)]}, "need hj.SingleShooting"),
+        (np.zeros((2, 2)), {}, "has no names"),
+        ([], {}, "no rows"),
+    ],
+)  # fmt: skip
+def test_misuse(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit_ball(data, **options)
+
+
+def test_a_record_without_events_in_the_model():
+    """A ball that never comes back: the code of the simulation."""
+    up = hj.HybridSystem(
+        {"flight": hj.Mode(lambda t, x, p: jnp.stack([x[1], p]), ("y", "v"))},
+        (hj.Transition("flight", "flight", lambda t, x, p: x[0], lambda t, x, p: x),),
+    )
+    found = hj.fit(
+        up, [0.5], jnp.array(1.0), over=lambda p: p, x0=jnp.array([1.0, 0.0]), mode="flight",
+        integrator=hj.Integrator(max_time=2.0), throw=False,
+    )  # fmt: skip
+    assert found.result == "no_crossing"
+
+
+@pytest.mark.medium
+def test_a_closed_orbit():
+    """The slope of a rolling wheel from the duration of a step of its periodic orbit, whose start is not known."""
+    orbit = hj.periodic_orbit(wheel.step, wheel.guess(wheel.Params()), wheel.Params())
+    other = dataclasses.replace(wheel.Params(), slope=jnp.array(0.25))
+    there = hj.periodic_orbit(wheel.step, orbit.x, other)
+    data = {"time": [float(there.period)], "theta_rate_before": [float(there.arc_ends[0][0, 1])], "event": "*"}
+    found = hj.fit(orbit, data, orbit.params, over=lambda p: p.slope, noise=1e-3)
+    assert_allclose(found.values, 0.25, rtol=1e-9)
+    assert_allclose(found.x0[0], there.x, rtol=1e-9)
+    # The error by the implicit derivative of the orbit.
+    quantities = lambda slope: (lambda orbit: jnp.stack([orbit.period, orbit.arc_ends[0][0, 1]]))(
+        hj.periodic_orbit(wheel.step, there.x, dataclasses.replace(other, slope=slope))
+    )
+    slopes = jax.jacfwd(quantities)(jnp.array(0.25))
+    assert_allclose(found.standard_errors[0], 1e-3 / np.linalg.norm(slopes), rtol=1e-6)
