@@ -29,7 +29,7 @@ SECTIONS = {
         objectives.positive_work objectives.negative_work objectives.cost_of_transport objectives.Negative
         plot.optimization_figure plot.optimum_figure plot.animate_optimization""",
     "plans": "control.HeldInputs control.Plan OptimizedPlan plot.plan_figure",
-    "fits": "fit Fitted",
+    "fits": "fit Fitted plot.fit_figure",
     "sweep": """sweep attractor basin plot.sweep_figure plot.attractor_figure plot.basin_figure""",
     "solvers": """study.solver_study study.solver_points study.quantity_study study.recommend_integrator study.Recommendation
         solvers.AdamsPECE solvers.NDF solvers.Radau5 solvers.Rodas5P solvers.Rosenbrock23 solvers.TRBDF2

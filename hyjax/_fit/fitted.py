@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._flow.simulate import simulate
+from .._flow.trajectory import Trajectory
 from .._numerics.eager import short_run
 from .._results.installed import load_xarray
 from .._results.labels import named_params
@@ -18,6 +20,7 @@ from .._results.table import Table
 from .._system.results import counted_codes, described_code, RESULTS
 from .._system.types import Scalar
 from .least_squares import FitProblem, Free, Solved
+from .links import FlowLinks
 from .recording import Recording
 
 if TYPE_CHECKING:
@@ -123,10 +126,42 @@ class Fitted(Shown):
         values = jnp.concatenate([self.values, self.start_values.ravel() if start.size else start])
         return _inverse_hessian(self, values)[: len(self.names), : len(self.names)]
 
-    def _unconstrained(self, values):
-        problem = self.problem
-        if problem is None:
+    @property
+    def fitted_problem(self) -> FitProblem:
+        """The problem; `ValueError` for a fit that was loaded from a file."""
+        if self.problem is None:
             raise ValueError("Fitted: a file holds no functions: this fit was loaded from one. Fit again.")
+        return self.problem
+
+    def trajectory(self, record: int = 0) -> Trajectory:
+        """The simulation of a record at the fitted parameters, to the last time of the data or of the model. `ValueError` for a
+        fit of a return map, whose states between passes are not known, and for one from a file."""
+        problem, known = self.fitted_problem, self.records[record]
+        if not isinstance(problem.link, FlowLinks):
+            raise ValueError("Fitted.trajectory: a return map has states after passes only. Simulate its system.")
+        params = self.params[record] if isinstance(self.params, list) else self.params
+        start, system = problem.start, problem.system
+        mode = start.mode if problem.closing is None else problem.link.automaton.target(start.way)
+        end = np.nanmax([float(known.values[-1, 0]), float(np.nanmax(self.predicted[record][:, 0]))])
+        most, x0 = 100 + 4 * len(known.labels), self.x0[record]
+        return simulate(
+            system, x0, params, mode=system.names[int(mode)], t0=start.times[record], t1=end, max_jumps=most,
+            integrator=problem.link.integrator, throw=False,
+        )  # fmt: skip
+
+    def curves(self, record: int = 0, n: int = 60) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Times, shape `(n,)`, and measured quantities, shape `(n, quantities)`, along each arc of `trajectory`; none for a fit
+        of a return map."""
+        problem = self.fitted_problem
+        if not isinstance(problem.link, FlowLinks):
+            return []
+        run, measured = self.trajectory(record), problem.link.measured
+        names, pad = problem.system.names, problem.link.automaton.pad
+        seen = lambda mode: jax.vmap(lambda t, x: measured(jnp.array(names.index(mode)), t, pad(x), run.params))
+        return [(np.asarray(arc.t), np.asarray(seen(arc.mode)(arc.t, arc.x))) for arc in run.sample(n)]
+
+    def _unconstrained(self, values):
+        problem = self.fitted_problem
         if problem.closing is not None:
             raise ValueError("Fitted: the start of a closed orbit is no free unknown. Fit a system or a map.")
         n, start = len(self.names), problem.start
@@ -162,9 +197,9 @@ class Fitted(Shown):
         about = {name: float(getattr(self, name)) for name in ("chi_square", "degrees", "deviation")}
         return xarray.Dataset(data, coordinates, about | {"result": str(self.result)})
 
-    def plot(self):
+    def plot(self, record: int = 0):
         """A figure of data and fit over time, with the residuals; see `hyjax.plot.fit_figure`."""
-        return draw(self)
+        return draw(self, record)
 
     def _tables(self):
         return (fit_table(self),)

@@ -36,6 +36,7 @@ from .._optimize.interior_point import InteriorPoint, minimize
 from .._optimize.nonlinear_program import NonlinearProgram, Sample
 from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
+from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, Time
 from .links import FlowLinks, MapLinks, Node, Reached
 from .recording import Links, NONE
@@ -97,6 +98,11 @@ class FitProblem(eqx.Module):
     closing: MapLinks | None
     modes: tuple[Int[Array, "records nodes"], Int[Array, "records nodes"]] | None
     scales: Float[Array, " coordinates"]
+
+    @property
+    def system(self) -> HybridSystem:
+        """The system of the links."""
+        return self.link.automaton.system if isinstance(self.link, FlowLinks) else self.link.step.system
 
     def params_of(self, theta: Float[Array, " n"], params: Params) -> Params:
         """The parameters of a record with the unknowns."""

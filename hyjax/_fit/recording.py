@@ -21,6 +21,8 @@ from .._system.types import Params
 BEFORE = "_before"
 # The kind of a link that no event ends: at a time, or at once, which fills a record up to the length of the longest.
 UNTIL, NONE = -1, -2
+# A sample that is nearer to an event than so many deviations of its time is left out.
+BESIDE = 3
 # Samples of a link, where free states divide a record without events.
 SAMPLES = 8
 
@@ -121,7 +123,7 @@ def recording(
         raise ValueError("fit: the data has no rows.")
     _check_times(time, start)
     _check_units(units, system, params)
-    given = columns.get("event", True if events else None)
+    given = columns.get("event", True if events or list(columns) == ["time"] else None)
     labels = [given] * rows if given is None or isinstance(given, str | bool | int) else list(given)
     if len(labels) != rows:
         raise ValueError(f"fit: the column event has {len(labels)} rows, the column time {rows}.")
@@ -145,6 +147,11 @@ def recording(
     measured = measured.at[:, 0].set(jnp.asarray(happens))
     used = [name for k, name in enumerate(names) if k or happens.any()]
     weights = jnp.stack([_weights(noise, name, used, rows, dtype) for name in names], axis=1)
+    if happens.any() and not happens.all():
+        # Which side of the jump such a sample is of, the recorded time does not tell.
+        apart = jnp.abs(time[:, None] - time[happens]) * weights[happens, 0]
+        beside = (jnp.min(apart, axis=1) < BESIDE) & ~jnp.asarray(happens)
+        measured = measured & ~beside[:, None]
     return Recording(names, labels, jnp.where(jnp.isfinite(table), table, 0), jnp.where(measured, weights, 0))
 
 

@@ -2,6 +2,7 @@
 
 from .._continuation.branch import Branch
 from .._continuation.locus import Locus
+from .._fit.fitted import Fitted
 from .._flow.trajectory import Trajectory
 from .._optimize.optimized_orbit import OptimizedOrbit
 from .._optimize.optimized_plan import OptimizedPlan
@@ -20,6 +21,7 @@ from ..robots.robot import Robot
 from .animation import animate_optimization, animate_orbit, animate_trajectory
 from .branch_figure import branch_diagram, locus_diagram
 from .estimates_figure import covariance_figure, estimate_figure
+from .fit_figure import fit_figure
 from .ilqr_figure import ilqr_figure, plan_figure
 from .optimization_figure import optimization_figure, optimum_figure
 from .orbit_figure import orbit_figure
@@ -33,6 +35,7 @@ FIGURES = {
     Entrainment: tongue_figure,
     Estimates: estimate_figure,
     Filtered: lambda filtered, measurements=None: estimate_figure(filtered.estimates, measurements, filtered.events),
+    Fitted: fit_figure,
     IlqrSolution: ilqr_figure,
     IsostableResponse: response_figure,
     Locus: locus_diagram,
