@@ -39,8 +39,11 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
     )
     first = problem.first_node(problem.start.numbers[k], problem.start.times[k], params)
     known: dict[int, list[_Chain]] = {-1: [_Chain(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]}
+    ends: list[tuple[float, Matching, int]] = []
     for i in range(-1, len(rows) - 1):
         chains = sorted(known.pop(i, []), key=lambda chain: chain.cost)[:KEPT]
+        # All that follows may be no event of the model.
+        ends += [(chain.cost + PENALTY * (len(rows) - 1 - i), chain.matching, i) for chain in chains]
         ahead = range(i + 1, min(i + 1 + MOST, len(rows)))
         if not chains:
             continue
@@ -65,13 +68,7 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
                 cost = chain.cost + off + PENALTY * (m + j - i - 1)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
                 known.setdefault(j, []).append(_Chain(cost, after, matching))
-    ends = [
-        (chain.cost + PENALTY * (len(rows) - 1 - j), chain.matching, j)
-        for j, chains in known.items()
-        for chain in chains
-    ]
-    if not ends:
-        return Matching({}, ())
+    ends += [(chain.cost, chain.matching, len(rows) - 1) for chain in known.get(len(rows) - 1, [])]
     _, (skips, spurious), j = min(ends, key=lambda end: end[0])
     return Matching(skips, (*spurious, *rows[j + 1 :]))
 

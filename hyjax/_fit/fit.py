@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from .._results.failure import raise_failure
 from .._results.shown import is_traced
 from .._results.working import working
 from .._system.results import RESULTS
+from .._system.section import Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where
@@ -45,7 +47,7 @@ def fit(
     over: Where,
     x0: Any = None,
     mode: str | None = None,
-    t0: float = 0.0,
+    t0: float | None = None,
     observe: Mapping[str, Callable] | None = None,
     noise: Any = None,
     prior: Bounds = None,
@@ -112,7 +114,19 @@ def fit(
     divided = isinstance(shooting, MultipleShooting)
     if divided and bounds is not None:
         raise ValueError("fit: bounds= need hj.SingleShooting(). With free states give a prior= in their place.")
+    if not isinstance(model, HybridSystem) and mode is not None:
+        raise ValueError(f"fit: mode={mode!r} is that of a system; a map and an orbit know theirs.")
+    if isinstance(model, PeriodicOrbit) and bounds is not None:
+        raise ValueError("fit: bounds= of an orbit are not kept. Give a prior= in their place.")
+    if prior is not None and noise is None:
+        raise ValueError("fit: prior= needs noise=, the deviation of the data, by which both are weighed.")
+    if not isinstance(max_iterations, int) or max_iterations < 1:
+        raise ValueError(f"fit: max_iterations={max_iterations!r} must be an integer of at least 1.")
     given, x0s, many = _records(data, params, x0)
+    if many and isinstance(model, PeriodicOrbit):
+        raise ValueError("fit: an orbit has one record, of one lap.")
+    if many and isinstance(noise, list):
+        raise ValueError("fit: noise= of several records is a number, or one for each column.")
     system, mode, t0, integrator = _of_model(model, mode, t0, integrator)
     start, params, system = _start(model, system, x0s, given, mode, t0, max_jumps, integrator)
     dtype = start.numbers.dtype
@@ -131,12 +145,13 @@ def fit(
     if isinstance(model, PeriodicOrbit):
         lap = ReturnMap(system, sequence=model.sequence, strides=model.strides, integrator=integrator)
     closing = None if lap is None else MapLinks(lap, link.measured)
-    scales, prior = _scales(start, records, system), _prior(prior, unknowns)
+    scales, prior = _scales(start, records, system, lap is not None), _prior(prior, unknowns)
 
     def solved(matchings: Sequence[Matching]) -> Fitted:
         links = links_of(records, labels.index if labels else lambda label: 0, list(start.times), divided, matchings)
         problem = FitProblem(link, links, _stacked(params), unknowns, start, prior, closing, None, scales)
-        _check_count(problem, guesses)
+        if not any(each.spurious for each in matchings):
+            _check_count(problem, guesses)
         return _solved(problem, guesses, tuple(records), divided, bounds is not None, max_iterations, noise is None)
 
     with working("fitting: compiling"):
@@ -155,9 +170,10 @@ REMEDY = "With throw=False the fit is returned, with the code in `result`."
 
 def _records(data: Any, params: Any, x0: Any) -> tuple[list[Params], list, bool]:
     """For each record its parameters and its start; and whether there are several."""
-    many = (isinstance(data, list | tuple) and bool(len(data)) and np.ndim(data[0]) != 0) or (
-        isinstance(data, list | tuple) and bool(len(data)) and isinstance(data[0], Mapping | str)
+    table = lambda each: (
+        isinstance(each, Mapping | str | Path) or hasattr(each, "columns") or hasattr(each, "data_vars")
     )
+    many = isinstance(data, list | tuple) and bool(len(data)) and (table(data[0]) or np.ndim(data[0]) > 0)
     if not many:
         return [check_params(params)], [x0], False
     own = [check_params(each) for each in params] if isinstance(params, list) else [check_params(params)] * len(data)
@@ -168,7 +184,7 @@ def _records(data: Any, params: Any, x0: Any) -> tuple[list[Params], list, bool]
     return own, starts, True
 
 
-def _of_model(model, mode: str | None, t0: float, integrator) -> tuple[HybridSystem, str, float, Integrators]:
+def _of_model(model, mode: str | None, t0: float | None, integrator) -> tuple[HybridSystem, str, float, Integrators]:
     """System, first mode, start time and integrator of a model."""
     if isinstance(model, PeriodicOrbit):
         if model.period.ndim:
@@ -185,6 +201,11 @@ def _of_model(model, mode: str | None, t0: float, integrator) -> tuple[HybridSys
             f"fit: {type(model).__name__} must be a hj.HybridSystem, a hj.ReturnMap or a hj.PeriodicOrbit."
         )
     system = model if isinstance(model, HybridSystem) else model.system
+    if isinstance(model, ReturnMap) and isinstance(model.section, Stroboscope):
+        if len(system.names) > 1 or callable(model.section.phase):
+            raise ValueError("fit: a period may end in another mode. Give the system, and samples at those times.")
+        t0 = float(model.section.phase) if t0 is None else t0
+    t0 = 0.0 if t0 is None else t0
     return system, own, t0, for_modes(system, given if integrator is None else integrator)
 
 
@@ -202,6 +223,8 @@ def _start(
         raise ValueError("fit: give x0=, the state at the start, or (function, guess) where it is not known.")
     free = isinstance(x0s[0], tuple)
     function = x0s[0][0] if free else _itself
+    if any(isinstance(each, tuple) != free or (free and each[0] is not function) for each in x0s):
+        raise ValueError("fit: x0= of several records has one function for all, or none.")
     numbers = [jnp.asarray(each[1] if free else each) for each in x0s]
     numbers = [each if jnp.issubdtype(each.dtype, jnp.floating) else each.astype(float) for each in numbers]
     if free and (not callable(function) or any(each.ndim != 1 for each in numbers)):
@@ -244,7 +267,7 @@ def _link(model, system, records: list[Recording], observed, start: Start, param
     names, dtype = records[0].names, start.numbers.dtype
     measured = measured_of(system, names, observed, start.times[0], dtype, params)
     if isinstance(model, ReturnMap):
-        if model.sequence is None and (divided or np.any(np.asarray(measured.before))):
+        if model.sequence is None and (divided or any(measured.early)):
             raise ValueError(
                 "fit: a map of a section has no states before a jump, and no MultipleShooting. Give a sequence=."
             )
@@ -273,15 +296,21 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
             if not np.all(np.isfinite(np.asarray(theta))):
                 break
             matchings = tuple(match(found.problem, record, k, theta, labels) for k, record in enumerate(records))
-            if matchings in done:
+            dropped = sum(len(each.spurious) for each in matchings)
+            if matchings in done or 2 * dropped > sum(len(each.labels) for each in records):
                 break
             done.append(matchings)
             other = dataclasses.replace(solved(matchings), matching=shown(matchings))
             theta = other.values / found.problem.unknowns.scale
-            square = lambda fit: float(fit.chi_square * fit.deviation**2) / max(int(fit.degrees), 1)
-            better = best.result != RESULTS.successful or square(other) < square(best)
+            # Each row that is left out, and each event that is passed, has to pay for itself.
+            better = best.result != RESULTS.successful or _marked_square(other) < _marked_square(best)
             best = other if other.result == RESULTS.successful and better else best
     return best
+
+
+def _marked_square(fit: Fitted) -> float:
+    """The mean square of the residuals, larger by a half for each mark."""
+    return float(fit.mean_square) * 1.5 ** sum(len(skips) + len(rows) for skips, rows in fit.matching)
 
 
 def _suspicious(found: Fitted) -> bool:
@@ -295,7 +324,7 @@ def _suspicious(found: Fitted) -> bool:
         between = np.diff(times, prepend=float(found.problem.start.times[0]))
         near = np.minimum(between, np.append(between[1:], np.inf))
         wild = not found.estimated and np.any(np.abs(np.asarray(residuals)[rows, 0]) > 8)
-        if wild or np.any(np.abs(times - model) > near / 4):
+        if wild or np.any((np.abs(times - model) > near / 4) & (near > 0)):
             return True
     return False
 
@@ -305,11 +334,16 @@ def shown(matchings: Sequence[Matching]) -> tuple:
     return tuple((tuple(sorted(each.skips.items())), each.spurious) for each in matchings)
 
 
-def _scales(start: Start, records: Sequence[Recording], system: HybridSystem) -> Float[Array, " coordinates"]:
+def _scales(
+    start: Start, records: Sequence[Recording], system: HybridSystem, closed: bool
+) -> Float[Array, " coordinates"]:
     """Sizes of time and state, by which gaps are measured."""
-    size = max(mode.dimension for mode in system.modes.values())
-    span = jnp.max(jnp.stack([(each.values[-1, 0] - start.times[0]) / len(each.labels) for each in records]))
-    return jnp.concatenate([jnp.reshape(jnp.where(span > 0, span, 1), 1), jnp.ones(size, span.dtype)])
+    dimension, numbers = max(mode.dimension for mode in system.modes.values()), jnp.ones(0, start.scale.dtype)
+    numbers = start.scale if closed else numbers
+    size = jnp.append(numbers, jnp.ones(dimension - numbers.size, numbers.dtype))
+    spans = [(jnp.nanmax(each.values[:, 0]) - start.times[0]) / len(each.labels) for each in records]
+    span = jax.lax.stop_gradient(jnp.max(jnp.stack(spans)))
+    return jnp.concatenate([jnp.reshape(jnp.where(span > 0, span, 1), 1), size.astype(span.dtype)])
 
 
 def _prior(prior: Bounds, unknowns) -> tuple | None:
@@ -358,8 +392,16 @@ def _solved(
     nodes = jnp.zeros((len(records), 0, problem.scales.size), guesses.dtype)
     if divided and count > 1:
         nodes, modes = roll_out(problem, Free(guesses[0], own, nodes))
+        size = jax.lax.stop_gradient(jnp.max(jnp.abs(nodes), axis=(0, 1))).at[0].set(0)
+        # On the surface of a guard a coordinate may be zero at every node.
+        size = jnp.maximum(size, 1e-3 * jnp.max(size)).at[0].set(1)
+        size = jnp.where(size > 0, size, 1)
+        problem, nodes = eqx.tree_at(lambda each: each.scales, problem, problem.scales * size), nodes / size
         problem = eqx.tree_at(lambda each: each.modes, problem, modes, is_leaf=lambda each: each is None)
-    reverse = isinstance(problem.link, FlowLinks) and problem.link.integrator.loop != "lax"
+    integrator = problem.link.integrator if isinstance(problem.link, FlowLinks) else problem.link.step.integrator
+    reverse = integrator is not None and integrator.loop != "lax"
+    if reverse and bounded:
+        raise ValueError("fit: bounds= need an integrator with a forward-mode adjoint. Give a prior= in their place.")
 
     def one(theta):
         free = Free(theta, own, nodes)

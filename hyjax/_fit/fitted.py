@@ -17,7 +17,7 @@ from .._results.labels import named_params
 from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
-from .._system.results import counted_codes, described_code, RESULTS
+from .._system.results import counted_codes, described_code, nan_unless, RESULTS
 from .._system.types import Scalar
 from .least_squares import FitProblem, Free, Solved
 from .links import FlowLinks
@@ -81,6 +81,12 @@ class Fitted(Shown):
         return jnp.sqrt(jnp.diagonal(self.covariance, axis1=-2, axis2=-1))
 
     @property
+    def mean_square(self) -> Scalar:
+        """Of the residuals, per degree of freedom: near 1 where the deviations are known and the model is right; where they are
+        estimated, in the units of the data."""
+        return self.deviation**2 if self.estimated else self.chi_square / self.degrees.astype(self.chi_square.dtype)
+
+    @property
     def correlation(self) -> Float[Array, "*batch n n"]:
         """Covariances over both standard errors."""
         errors = self.standard_errors
@@ -112,19 +118,36 @@ class Fitted(Shown):
         deviation is that of the fit. `ValueError` for a fit that was loaded from a file, and for one of a closed orbit.
         """
         problem, free, weights = self._unconstrained(values)
-        r = problem.residuals(free, problem.chain(free)) / self.deviation
-        scale = jnp.where(weights > 0, weights / (jnp.sqrt(2 * jnp.pi) * self.deviation), 1)
-        return -r @ r / 2 + jnp.sum(jnp.log(scale))
+        chain = problem.chain(free)
+        r = problem.residuals(free, chain) / self._factor
+        scale = jnp.where(weights > 0, weights / (jnp.sqrt(2 * jnp.pi) * self._factor), 1)
+        return nan_unless(chain.result == RESULTS.successful, -r @ r / 2 + jnp.sum(jnp.log(scale)))
+
+    @property
+    def _factor(self) -> Scalar:
+        """The deviation of the residuals in units of the weights."""
+        return (
+            self.deviation * jnp.max(jnp.stack([jnp.max(each.weights) for each in self.records]))
+            if self.estimated
+            else jnp.ones_like(self.deviation)
+        )
 
     def hessian_covariance(self) -> Float[Array, "n n"]:
         r"""The covariance by the exact Hessian $J^\top J + \sum_k r_k \nabla^2 r_k$ in place of Gauss and Newton's: the same
         where the model is linear in the parameters, or the residuals are small. Compiles second derivatives. `ValueError` as
         for `log_density`."""
-        start = (
-            self.problem.start.numbers.ravel() if self.problem is not None and self.problem.start.free else jnp.zeros(0)
+        values = self.values
+        if self.fitted_problem.start.free:
+            values = jnp.concatenate([values, self.start_values.ravel()])
+        hessian, n = np.asarray(_hessian(self, values)), len(self.names)
+        # Those at a bound stay there, and those that are not determined have no error.
+        errors = np.asarray(jnp.concatenate([self.standard_errors, jnp.sqrt(jnp.diagonal(self.start_covariance))]))
+        free = np.flatnonzero(errors[: len(values)] > 0)
+        whole = np.where(
+            np.isnan(errors)[: len(values), None] | np.isnan(errors)[: len(values)], np.nan, np.zeros_like(hessian)
         )
-        values = jnp.concatenate([self.values, self.start_values.ravel() if start.size else start])
-        return _inverse_hessian(self, values)[: len(self.names), : len(self.names)]
+        whole[np.ix_(free, free)] = np.linalg.inv(hessian[np.ix_(free, free)])
+        return jnp.asarray(whole[:n, :n]) * self._factor**2
 
     @property
     def fitted_problem(self) -> FitProblem:
@@ -168,7 +191,7 @@ class Fitted(Shown):
         numbers = values[n:].reshape(start.numbers.shape) / start.scale if start.free else start.numbers[:, :0]
         nodes = jnp.zeros((len(self.records), 0, problem.scales.size), values.dtype)
         own, free = dataclasses.replace(problem, modes=None), Free(values[:n] / problem.unknowns.scale, numbers, nodes)
-        prior = [] if own.prior is None else [own.prior[1] / problem.unknowns.scale * problem.unknowns.scale]
+        prior = [] if own.prior is None else [own.prior[1] / problem.unknowns.scale]
         weights = [own.links.weights.ravel(), own.links.sample_weights.ravel(), *prior]
         return own, free, jnp.concatenate(weights)
 
@@ -210,20 +233,24 @@ def undetermined_words(loose: np.ndarray, names: tuple[str, ...]) -> list[str]:
     if loose.ndim != 2 or not np.any(loose):
         return []
     sizes, vectors = np.linalg.eigh(loose)
-    found = []
-    for size, vector in zip(sizes, vectors.T, strict=True):
-        if size < 0.5 * max(sizes.max(), 1e-12):
-            continue
-        part = vector / vector[np.argmax(np.abs(vector))]
+    found, basis = [], vectors[:, sizes > 1e-6 * sizes.max()].T.copy()
+    # Each direction has one unknown of its own: those of the combinations, in the fewest words.
+    for k in range(len(basis)):
+        row, column = np.unravel_index(np.argmax(np.abs(basis[k:])), basis[k:].shape)
+        basis[[k, k + row]] = basis[[k + row, k]]
+        basis[k] /= basis[k, column]
+        others = np.arange(len(basis)) != k
+        basis[others] -= np.outer(basis[others, column], basis[k])
+    for part in basis:
         used = np.flatnonzero(np.abs(part) > 1e-4)
         if len(used) == 1:
-            found.append(f"{names[used[0]]} not at all")
+            found.append(f"nothing about {names[used[0]]}")
         elif len(used) == 2 and abs(abs(part[used[0]] * part[used[1]]) - 1) < 1e-3:
             alike = part[used[0]] * part[used[1]] > 0
             found.append(f"{names[used[0]]} and {names[used[1]]} only by their {'ratio' if alike else 'product'}")
         else:
             terms = " ".join(f"{part[k]:+.3g} d{names[k]}/{names[k]}" for k in used)
-            found.append(f"not along {terms}")
+            found.append(f"all but the combination {terms}")
     return found
 
 
@@ -259,6 +286,8 @@ def fit_table(fit: Fitted) -> Table:
         f"correlation of {fit.names[b]} and {fit.names[a]}: {float(fit.correlation[a, b]):.4f}" for a, b in strong[:6]
     ]
     notes += [f"the data determine {words}" for words in fit.undetermined]
+    left = sum(int(np.sum(~np.any(np.asarray(each.weights) > 0, axis=1))) for each in fit.records)
+    notes += [f"{left} rows measure nothing, or are samples too near to an event"] * (left > 0)
     for k, (skips, spurious) in enumerate(fit.matching):
         record = f" of record {k}" if len(fit.matching) > 1 else ""
         notes += [f"{count} not recorded before row {row}{record}" for row, count in skips]
@@ -267,13 +296,16 @@ def fit_table(fit: Fitted) -> Table:
 
 
 @short_run
-def _inverse_hessian(fit: Fitted, values: Array) -> Array:
+def _hessian(fit: Fitted, values: Array) -> Array:
+    """Of half the sum of squares, in units of the weights."""
+
     def half_square(values):
         problem, free, _ = fit._unconstrained(values)
-        r = problem.residuals(free, problem.chain(free))
-        return r @ r / 2
+        chain = problem.chain(free)
+        r = problem.residuals(free, chain)
+        return nan_unless(chain.result == RESULTS.successful, r @ r / 2)
 
-    return fit.deviation**2 * jnp.linalg.inv(jax.jacfwd(jax.jacfwd(half_square))(values))
+    return jax.jacfwd(jax.jacfwd(half_square))(values)
 
 
 def fitted_of(
@@ -283,17 +315,18 @@ def fitted_of(
     unknowns, free, reached = problem.unknowns, solved.free, solved.chain.reached
     weights = sum(jnp.sum(each > 0) for each in (problem.links.weights, problem.links.sample_weights))
     weights = weights if problem.prior is None else weights + jnp.sum(problem.prior[1] > 0)
-    taken = jnp.sum(~solved.at_bound) + (free.start.size if problem.closing is None else 0)
-    degrees = weights - taken
-    deviation = (
-        jnp.sqrt(solved.cost / jnp.maximum(degrees, 1).astype(solved.cost.dtype))
-        if estimated
-        else jnp.ones_like(solved.cost)
-    )
-    off = jnp.diagonal(solved.projector)[: free.theta.size] > 0
-    scaled = deviation**2 * unknowns.scale[:, None] * unknowns.scale * solved.covariance
-    covariance = jnp.where(off[:, None] | off, jnp.nan, scaled)
+    degrees = weights - solved.rank
+    # The deviation of residuals in units of the weights; unknown where as many unknowns as measurements leave none.
+    mean = jnp.where(degrees > 0, solved.cost / jnp.maximum(degrees, 1).astype(solved.cost.dtype), jnp.nan)
+    factor = jnp.sqrt(mean) if estimated else jnp.ones_like(solved.cost)
+    unit = 1 / jnp.max(jnp.stack([jnp.max(each.weights) for each in records])) if estimated else 1.0
     start, size = problem.start, jnp.tile(problem.start.scale, len(records))
+    loose = jnp.diagonal(solved.projector) > 0
+
+    def covariance(of: Array, scale: Array, off: Array) -> Array:
+        return jnp.where(off[:, None] | off, jnp.nan, factor**2 * scale[:, None] * scale * of)
+
+    n = free.theta.size
     numbers = free.start * start.scale if start.free else start.numbers
     arrays, rest = eqx.partition(problem.params, eqx.is_array)
     params = [
@@ -307,17 +340,15 @@ def fitted_of(
     return Fitted(
         params=params,
         values=free.theta * unknowns.scale,
-        covariance=covariance,
-        deviation=deviation,
-        chi_square=solved.cost / deviation**2,
+        covariance=covariance(solved.covariance, unknowns.scale, loose[:n]),
+        deviation=factor * unit,
+        chi_square=solved.cost / factor**2,
         degrees=degrees,
         x0=jnp.stack([problem.start_state(*each) for each in zip(numbers, start.times, params, strict=True)]),
-        start_covariance=deviation**2 * size[:, None] * size * solved.start_covariance
-        if start.free
-        else jnp.zeros((0, 0)),
+        start_covariance=covariance(solved.start_covariance, size, loose[n:]) if start.free else jnp.zeros((0, 0)),
         predicted=predicted,
         residuals=tuple(
-            measured(record, record.weights * (record.values - found))
+            measured(record, record.weights * (record.values - found) / factor)
             for record, found in zip(records, predicted, strict=True)
         ),
         loose=relative[:, None] * relative * solved.projector,

@@ -169,10 +169,11 @@ class FitProblem(eqx.Module):
         return jnp.concatenate(parts)
 
     def signal(self) -> Scalar:
-        """The largest ratio of a measurement to its deviation, at least 1."""
+        """The largest ratio of a measurement to its deviation."""
         links = self.links
         ratios = jnp.abs(links.weights * links.values), jnp.abs(links.sample_weights * links.sample_values)
-        return jnp.maximum(1, jnp.maximum(*(jnp.max(each, initial=0) for each in ratios)))
+        largest = jnp.maximum(*(jnp.max(jnp.where(jnp.isfinite(each), each, 0), initial=0) for each in ratios))
+        return jnp.where(largest > 0, largest, 1)
 
 
 def roll_out(problem: FitProblem, free: Free) -> tuple[Float[Array, "records nodes coordinates"], tuple]:
@@ -187,6 +188,10 @@ def roll_out(problem: FitProblem, free: Free) -> tuple[Float[Array, "records nod
             z = jnp.where((place >= 0) & (weights[k] > 0), z.at[place].set(values[k]), z)
         return z
 
+    def last(link):
+        k = jnp.maximum(jnp.sum(link.sample_rows >= 0) - 1, 0)
+        return link.sample_values[k], link.sample_weights[k]
+
     def one(arrays, links, numbers, time):
         params = problem.params_of(free.theta, eqx.combine(arrays, rest))
 
@@ -194,9 +199,17 @@ def roll_out(problem: FitProblem, free: Free) -> tuple[Float[Array, "records nod
             found = problem.link(node, link, params).node
             z = measured(found.z, found.mode, link.values, jnp.where(seen.before, link.weights, 0))
             if link.times.shape[-1]:
-                z = jnp.where(link.row < 0, measured(z, found.mode, link.sample_values[-1], link.sample_weights[-1]), z)
+                z = jnp.where(link.row < 0, measured(z, found.mode, *last(link)), z)
             z = jnp.where(jnp.isfinite(z), z, node.z)
-            after = Node(jnp.where(link.kind == NONE, node.t, link.end), z, found.mode, found.way)
+            mode, way = found.mode, found.way
+            if isinstance(problem.link, FlowLinks) and problem.system.transitions:
+                # Where no event was found, the first way that its label allows.
+                likely = jnp.argmax(problem.link.kinds[jnp.maximum(link.kind, 0)])
+                names, ways = problem.system.names, problem.system.ways[:, 0]
+                sources = jnp.array([names.index(problem.system.transitions[k].source) for k in ways])
+                lost = (way < 0) & (link.kind >= 0)
+                mode, way = jnp.where(lost, sources[likely], mode), jnp.where(lost, likely, way)
+            after = Node(jnp.where(link.kind == NONE, node.t, link.end), z, mode, way)
             return after, after
 
         _, nodes = jax.lax.scan(follow, problem.first_node(numbers, time, params), links)
@@ -208,8 +221,9 @@ def roll_out(problem: FitProblem, free: Free) -> tuple[Float[Array, "records nod
 
 class Solved(eqx.Module):
     """The end of a fit. **Attributes:** `free`, `chain`, `residuals`: there. `covariance`: of `theta`, in its units of 1.
-    `projector`: onto the combinations of `theta` that are not determined. `cost`: $|r|^2$. `start_covariance`: of the numbers of
-    the start. `iterations`: evaluations. `at_bound`: which of `theta` are at a bound."""
+    `rank`: the number of combinations of unknowns that are determined. `projector`: onto the combinations of `theta` that are
+    not determined. `cost`: $|r|^2$. `start_covariance`: of the numbers of the start. `iterations`: evaluations. `at_bound`:
+    which of `theta` are at a bound."""
 
     free: Free
     chain: Chain
@@ -218,6 +232,7 @@ class Solved(eqx.Module):
     projector: Float[Array, "unknowns unknowns"]
     start_covariance: Float[Array, "m m"]
     cost: Scalar
+    rank: Int[Array, ""]
     iterations: Int[Array, ""]
     at_bound: Bool[Array, " n"]
     result: RESULTS
@@ -297,13 +312,13 @@ def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
 
 
 def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, at_bound) -> Solved:
-    n, s = free.theta.size, free.start.size
+    n, s, eps = free.theta.size, free.start.size, float(jnp.finfo(r.dtype).eps)
     rows = constraints.shape[0]
     basis = jnp.eye(jacobian.shape[1], dtype=r.dtype)
     if rows:
         # Of an orbit that is one of a family the constraints are not independent: those that hold by the others are left out.
         _, sizes, right = jnp.linalg.svd(constraints, full_matrices=True)
-        kept = jnp.append(sizes > 1e-9 * sizes[0], jnp.zeros(basis.shape[0] - sizes.size, bool))
+        kept = jnp.append(sizes > max(1e-9, 100 * eps) * sizes[0], jnp.zeros(basis.shape[0] - sizes.size, bool))
         basis = jnp.where(kept[:, None], 0, right).T
     u, sizes, right = jnp.linalg.svd(jacobian @ basis, full_matrices=False)
     # Rows of `right` that the basis does not have are of zero size, and no direction of the unknowns.
@@ -326,9 +341,9 @@ def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, 
     size = jnp.sqrt(jnp.mean(r**2))
     settled = (
         jnp.max(jnp.abs(jnp.where(determined & real, u.T @ r, 0)), initial=0)
-        <= SETTLED * size + TINY * problem.signal()
+        <= SETTLED * size + max(TINY, 50 * eps) * problem.signal()
     )
-    closed = jnp.max(jnp.abs(chain.gaps), initial=0) <= CLOSED
+    closed = jnp.max(jnp.abs(chain.gaps), initial=0) <= max(CLOSED, 1e3 * eps)
     good = chain.result == RESULTS.successful
     result = choose(good & ~(settled & closed), RESULTS.optimum_not_found, chain.result)
     result = choose(good & ~jnp.all(jnp.isfinite(r)), RESULTS.nonfinite, result)
@@ -345,6 +360,7 @@ def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, 
         loose[: n + s, : n + s],
         covariance[n : n + s, n : n + s],
         r @ r,
+        jnp.sum(determined & real),
         steps,
         at_bound,
         result,

@@ -45,12 +45,18 @@ class Reached(eqx.Module):
 
 
 class Measured(eqx.Module):
-    """The measured quantities: $(t, h_1, h_2, \\ldots)$. **Attributes:** `of_mode`: of all but the time. `before`: which are of
-    the state before a jump. `places`: of those that are coordinates, the place in the state of each mode, else -1."""
+    """The measured quantities: $(t, h_1, h_2, \\ldots)$. **Attributes:** `of_mode`: of all but the time. `early`: which are of
+    the state before a jump. `places`: of those that are coordinates, the place in the state of each mode, else -1.
+    `known`: whether a mode has the quantity."""
 
     of_mode: ByMode
-    before: Bool[Array, " quantities"]
+    early: tuple[bool, ...] = eqx.field(static=True)
     places: Int[Array, "modes quantities"]
+    known: Bool[Array, "modes quantities"]
+
+    @property
+    def before(self) -> Bool[Array, " quantities"]:
+        return jnp.array(self.early)
 
     def __call__(self, mode: Index, t: Time, z: Padded, params: Params) -> Quantities:
         return jnp.append(jnp.reshape(t, 1), self.of_mode(mode, t, z, params))
@@ -65,8 +71,7 @@ class Observed(eqx.Module):
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " quantities"]:
         def one(each):
             if each is None:
-                # A measurement there has no prediction.
-                return jnp.nan * t
+                return jnp.zeros_like(t)
             return x[each] if isinstance(each, int) else each(t, x, params)
 
         return jnp.stack([jnp.asarray(one(each), x.dtype) for each in self.functions] or [t])[: len(self.functions)]
@@ -92,7 +97,11 @@ def measured_of(
         [-1 if k is None or name in observed else k for k, name in zip(places(mode), own, strict=True)]
         for mode in system.modes.values()
     ]
-    return Measured(of_mode, jnp.array(before), jnp.array(free))
+    has = [
+        [name in observed or name == "time" or k is not None for k, name in zip(places(mode), own, strict=True)]
+        for mode in system.modes.values()
+    ]
+    return Measured(of_mode, tuple(before), jnp.array(free), jnp.array(has))
 
 
 class FlowLinks(eqx.Module):
@@ -131,10 +140,10 @@ class FlowLinks(eqx.Module):
     def _run(self, node: Node, link: Links, params: Params) -> Reached:
         event, count = link.kind >= 0, link.times.shape[-1]
         wanted = self.kinds[jnp.maximum(link.kind, 0)] & event
-        longest = jnp.where(event, self.longest, 0)
+        longest, real = jnp.where(event, self.longest, 0), jnp.append(jnp.array(True), link.sample_rows >= 0)
         # Between two events a sample is at the same part of the interval: the recorded one and that of the model.
         parts = jnp.append(jnp.zeros((), link.times.dtype), link.times - link.start)
-        parts = parts / jnp.where(event, link.end - link.start, 1)
+        parts = parts / jnp.where(event & (link.end > link.start), link.end - link.start, 1)
         jumps = (node.way >= 0) & (link.kind != NONE)
         way = jnp.maximum(node.way, 0)
         z = (
@@ -146,21 +155,29 @@ class FlowLinks(eqx.Module):
 
         def one(carry, each):
             now, met, code = carry
-            k, part = each
+            k, part, there = each
             first = k == 0
             time = node.t + part * jnp.where(event, met - node.t, 1)
             until = jnp.where(first, node.t + longest, jnp.maximum(time, now[0]))
             last, hits, before = self._advance(now, until, wanted & first, jnp.where(first, 1 + link.skip, 1), params)
-            code = choose(code == RESULTS.successful, last.result, code)
+            code = choose((code == RESULTS.successful) & there, last.result, code)
+            # What else was met at the time of the event would be lost at the end of the link.
+            owed = first & event & (last.instant.owed.left > 0)
+            code = choose((code == RESULTS.successful) & owed, RESULTS.simultaneous_guards, code)
             here = last.t, last.z, last.mode
             after = select(first, begin, here), jnp.where(first, last.t, met), code
             return after, (here, hits, before, self.measured(here[2], here[0], here[1], params))
 
         # First to the event, then through the samples: one loop, so that the flow is compiled once.
-        (_, _, code), rows = jax.lax.scan(one, (begin, node.t, RESULTS.successful), (jnp.arange(1 + count), parts))
+        (_, _, code), rows = jax.lax.scan(
+            one, (begin, node.t, RESULTS.successful), (jnp.arange(1 + count), parts, real)
+        )
         (end, hits, before, ending), sampled = (jax.tree.map(lambda leaf, k=k: leaf[k], rows) for k in (0, -1))
         ending = jnp.where(self.measured.before, self.measured(before.mode, end[0], before.z, params), ending)
         result = choose(event & (hits <= link.skip) & (code == RESULTS.successful), RESULTS.no_crossing, code)
+        absent = jnp.any((link.weights > 0) & ~self.measured.known[end[2]])
+        absent = absent | jnp.any((link.sample_weights > 0) & ~self.measured.known[rows[0][2][1:]])
+        result = choose(absent & (result == RESULTS.successful), RESULTS.unexpected_transition, result)
         result = choose(link.kind == NONE, RESULTS.successful, result)
         t, z, mode = sampled[0]
         after = select(event, before, Node(t, z, mode, jnp.full_like(node.way, -1)))
@@ -221,7 +238,7 @@ class MapLinks(eqx.Module):
             before, after, way = through.impacts[-1].x, through.x, jnp.full_like(mode, closing)
         t, pad = node.t + through.time, lambda x: jnp.pad(x, (0, node.z.size - x.size))
         ending = self.measured(mode, t, pad(after), params)
-        if step.sequence is not None:
+        if step.sequence is not None and any(self.measured.early):
             ending = jnp.where(self.measured.before, self.measured(mode, t, pad(before), params), ending)
         none = link.kind == NONE
         reached = select(none, node, Node(t, pad(before), mode, way))

@@ -19,6 +19,8 @@ from .._system.types import Params
 
 # The name of a column that is of the state before the jump ends so.
 BEFORE = "_before"
+# The label of an event of any kind.
+ANY = "*"
 # The kind of a link that no event ends: at a time, or at once, which fills a record up to the length of the longest.
 UNTIL, NONE = -1, -2
 # A sample that is nearer to an event than so many deviations of its time is left out.
@@ -71,8 +73,11 @@ class Matching(NamedTuple):
     spurious: tuple[int, ...]
 
 
-def read_columns(data: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """The columns of recorded data by name, and their units where these are known. `ValueError` for what is no table."""
+def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The columns of recorded data by name, and their units where these are known. `ValueError` for what is no table.
+
+    **Arguments:** `known`: names that have no unit in brackets, whatever they look like.
+    """
     if isinstance(data, str | Path):
         data = needed("pandas", "data", "Tables in files").read_csv(data)
     if hasattr(data, "data_vars"):
@@ -92,12 +97,14 @@ def read_columns(data: Any) -> tuple[dict[str, Any], dict[str, str]]:
                 f"fit: data of shape {times.shape} has no names. Give the times of events, shape (events,), or a table, such as "
                 "{'time': times, 'y': heights}."
             )
-        return {"time": times, "event": True}, {}
+        return {"time": times, "event": ANY}, {}
     columns, units = {}, {}
     for name, column in data.items():
         # A heading such as `y (m)` or `y [m]`.
         headed = re.fullmatch(r"\s*(.*?)\s*(?:[\[(](.*)[\])])?\s*", str(name))
-        own, unit = headed.groups() if headed else (name, None)
+        own, unit = (name, None) if headed is None or name in known else headed.groups()
+        if own in columns:
+            raise ValueError(f"fit: two columns have the name {own!r}.")
         columns[own], units[own] = column, unit or ""
     return columns, {name: unit for name, unit in units.items() if unit}
 
@@ -114,7 +121,10 @@ def recording(
 ) -> Recording:
     """The recording of a data set, checked. **Arguments:** `observed`: names of quantities that are functions. `start`: no time
     is before. `events`: whether every row is an event."""
-    columns, units = read_columns(data)
+    known = {name for mode in system.modes.values() for name in mode.coordinates} | set(observed)
+    columns, units = read_columns(data, known | {f"{name}{BEFORE}" for name in known})
+    if events and "event" in columns:
+        raise ValueError("fit: every row of a return map is one pass. Leave the column event out.")
     if "time" not in columns:
         raise ValueError(f"fit: the data has the columns {list(columns)}, and needs one with the name time.")
     time = _numbers(columns["time"], "time", dtype)
@@ -123,12 +133,12 @@ def recording(
         raise ValueError("fit: the data has no rows.")
     _check_times(time, start)
     _check_units(units, system, params)
-    given = columns.get("event", True if events or list(columns) == ["time"] else None)
+    given = columns.get("event", ANY if events or list(columns) == ["time"] else None)
+    given = np.asarray(given) if isinstance(given, jax.Array) and not isinstance(given, jax.core.Tracer) else given
     labels = [given] * rows if given is None or isinstance(given, str | bool | int) else list(given)
     if len(labels) != rows:
         raise ValueError(f"fit: the column event has {len(labels)} rows, the column time {rows}.")
     labels = tuple(_label(each) for each in labels)
-    known = {name for mode in system.modes.values() for name in mode.coordinates} | set(observed)
     names = [name for name in columns if name not in ("time", "event")]
     if wrong := [name for name in names if name.removesuffix(BEFORE) not in known and name not in known]:
         raise ValueError(
@@ -143,16 +153,22 @@ def recording(
             raise ValueError(f"fit: the column {name!r} has shape {column.shape}, the column time {rows} rows.")
     names = ("time", *names)
     table = jnp.stack(values, axis=1)
-    measured = jnp.isfinite(table) & jnp.ones((1, len(names)), bool).at[0, 0].set(True)
-    measured = measured.at[:, 0].set(jnp.asarray(happens))
+    if not isinstance(table, jax.core.Tracer) and np.any(np.isinf(np.asarray(table))):
+        raise ValueError("fit: the data has an infinite number. Write NaN where nothing is measured.")
+    measured = jnp.isfinite(table)
+    measured = measured.at[:, 0].set(measured[:, 0] & jnp.asarray(happens))
     used = [name for k, name in enumerate(names) if k or happens.any()]
-    weights = jnp.stack([_weights(noise, name, used, rows, dtype) for name in names], axis=1)
+    weights = [_weights(noise, name, used, column, dtype) for name, column in zip(names, values, strict=True)]
+    weights = jnp.stack(weights, axis=1)
     if happens.any() and not happens.all():
         # Which side of the jump such a sample is of, the recorded time does not tell.
-        apart = jnp.abs(time[:, None] - time[happens]) * weights[happens, 0]
+        near = weights[happens, 0]
+        apart = jnp.where(near > 0, jnp.abs(time[:, None] - time[happens]) * near, jnp.inf)
         beside = (jnp.min(apart, axis=1) < BESIDE) & ~jnp.asarray(happens)
         measured = measured & ~beside[:, None]
-    return Recording(names, labels, jnp.where(jnp.isfinite(table), table, 0), jnp.where(measured, weights, 0))
+    # Of a batch whose sets have unlike numbers of events the times of the others are NaN.
+    values = jnp.where(jnp.isfinite(table), table, 0).at[:, 0].set(time)
+    return Recording(names, labels, values, jnp.where(measured, weights, 0))
 
 
 def _numbers(column: Any, name: str, dtype) -> Array:
@@ -188,18 +204,22 @@ def _check_units(units: Mapping[str, str], system: HybridSystem, params: Params)
 
 
 def _label(given: Any) -> Any:
-    """`None` of a sample; `True` of any event; else a name, or the number of a transition."""
-    if given is None or given is False or (isinstance(given, float | np.floating) and np.isnan(given)):
+    """`None` of a sample; `ANY` of any event; else a name, or the number of a transition."""
+    # That which is not equal to itself is NaN; pandas has one whose comparison has no truth.
+    if given is None or str(given) in ("nan", "<NA>", "NaT"):
         return None
+    if isinstance(given, bool | np.bool_):
+        return ANY if given else None
     if isinstance(given, str | np.str_):
-        return {"": None, "*": True}.get(str(given).strip(), str(given).strip())
-    if given is True or isinstance(given, np.bool_):
-        return bool(given) or None
-    return int(given)
+        return str(given).strip() or None
+    if isinstance(given, int | float | np.integer | np.floating) and int(given) == given:
+        return int(given)
+    raise ValueError(f"fit: the column event has {given!r}. Give a name, True, the number of a transition, or nothing.")
 
 
-def _weights(noise: Any, name: str, used: list[str], rows: int, dtype) -> Float[Array, " rows"]:
+def _weights(noise: Any, name: str, used: list[str], column: Array, dtype) -> Float[Array, " rows"]:
     """One over the standard deviation of a quantity, of those that are `used`."""
+    rows = column.size
     if name not in used:
         return jnp.ones(rows, dtype)
     if noise is None:
@@ -208,22 +228,26 @@ def _weights(noise: Any, name: str, used: list[str], rows: int, dtype) -> Float[
                 f"fit: the data has {', '.join(used)}. Give the standard deviation of each, noise={{'{used[0]}': ..., ...}}, "
                 "by which they are weighed."
             )
-        return jnp.ones(rows, dtype)
+        # The deviation, which is estimated, is a number of the order of 1 in units of a thousandth of the data.
+        size = jax.lax.stop_gradient(jnp.max(jnp.where(jnp.isfinite(column), jnp.abs(column), 0)))
+        return jnp.full(rows, 1e3, dtype) / jnp.where(size > 0, size, 1)
     if isinstance(noise, Mapping):
         if name not in noise:
             raise ValueError(f"fit: noise= has no standard deviation of {name!r}; it has {list(noise)}.")
         noise = noise[name]
-    deviation = jnp.broadcast_to(jnp.asarray(noise, dtype), (rows,))
+    deviation = jnp.asarray(noise, dtype)
+    if deviation.shape not in ((), (rows,)):
+        raise ValueError(f"fit: noise= of {name!r} has the shape {deviation.shape}, and the record {rows} rows.")
     if not isinstance(deviation, jax.core.Tracer) and not np.all(np.asarray(deviation) > 0):
         raise ValueError(f"fit: noise={noise} of {name!r} must be positive.")
-    return 1 / deviation
+    return jnp.broadcast_to(1 / deviation, (rows,))
 
 
 def ways_of(label: Any, system: HybridSystem) -> Bool[np.ndarray, " ways"]:
-    """The ways (`HybridSystem.ways`) that an event of that label takes: any, for `True`; those of a transition, by its number, by
+    """The ways (`HybridSystem.ways`) that an event of that label takes: any, for `ANY`; those of a transition, by its number, by
     `"source->target"`, or by the mode that it enters; of a family one guard, as `"network[3]"`. `ValueError` for none."""
     pairs, ways = [(each.source, each.target) for each in system.transitions], system.ways
-    if label is True:
+    if label == ANY:
         return np.ones(len(ways), bool)
     if isinstance(label, int):
         chosen = [label] if 0 <= label < len(pairs) else []
@@ -287,14 +311,16 @@ def _arrays(
     sample_rows = np.array([own + [-1] * (samples - len(own)) for _, own in plan] + [[-1] * samples] * blank, int)
     sample_rows = sample_rows.reshape(most, samples)
     time = record.values[:, 0]
-    end = jnp.where(ends >= 0, time[ends], time[max(ends.max(), 0)])
+    end = jnp.where(ends >= 0, time[ends], time[max(ends.max(initial=0), 0)])
     begin = jnp.concatenate([jnp.reshape(jnp.asarray(start, end.dtype), 1), end[:-1]])
     kinds = [UNTIL if row < 0 else kind_of(record.labels[row]) for row, _ in plan] + [NONE] * blank
     take = lambda rows, values: jnp.where((rows >= 0)[..., None], values[rows], 0)
-    times = jnp.where(sample_rows >= 0, time[sample_rows], end[:, None])
+    # Samples that are not there are at its start, so that nothing flows to them.
+    times = jnp.where(sample_rows >= 0, time[sample_rows], begin[:, None])
     weights = take(sample_rows, record.weights).at[..., 0].set(0)
     return Links(
-        kind=jnp.array(kinds), skip=jnp.array([skips.get(int(k), 0) for k in row]), start=begin, end=end,
+        kind=jnp.where(jnp.isfinite(end), jnp.array(kinds), NONE),
+        skip=jnp.array([skips.get(int(k), 0) for k in row]), start=begin, end=end,
         values=take(row, record.values), weights=take(row, record.weights), times=times,
         sample_values=take(sample_rows, record.values), sample_weights=weights,
         row=jnp.array(row), sample_rows=jnp.array(sample_rows),

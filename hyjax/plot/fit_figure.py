@@ -60,7 +60,8 @@ def fit_figure(fit: "Fitted", record: int = 0, n: int = 60) -> "matplotlib.figur
             left.set_xlabel("number of the event", color=INK)
             left.xaxis.get_major_locator().set_params(integer=True)
         else:
-            deviation = float(fit.deviation) / np.where(used, weights[:, k], 1)
+            known = 1 / np.where(used, weights[:, k], 1)
+            deviation = np.full_like(known, float(fit.deviation)) if fit.estimated else known
             left.errorbar(
                 values[used, 0], values[used, k], deviation[used], fmt="x", color=GREY, ms=4, lw=0.8, gid="data"
             )
@@ -69,9 +70,7 @@ def fit_figure(fit: "Fitted", record: int = 0, n: int = 60) -> "matplotlib.figur
             if not arcs:
                 left.plot(values[used, 0], predicted[used, k], "o", ms=3, color=COLOURS[0], gid="model")
         left.set_ylabel(with_unit(symbol(name) if k else "$t$ of events", unit(own)), color=INK)
-        right.plot(
-            values[used, 0], residuals[used, k] / float(fit.deviation), "o", ms=3, color=COLOURS[1], gid="residual"
-        )
+        right.plot(values[used, 0], residuals[used, k], "o", ms=3, color=COLOURS[1], gid="residual")
         right.axhline(0, color=GREY, lw=0.8)
         right.set_ylabel("residual / σ", color=INK)
     for ax in rows[-1][int(shown == [0]) :]:

@@ -273,6 +273,86 @@ def test_tables_of_all_kinds(tmp_path):
         fit_ball({"time (ms)": times, "event": "*"})
 
 
+def test_errors_without_freedom_and_with_lost_directions():
+    """As many unknowns as times leave no deviation; and a combination that is not determined takes no degree of freedom."""
+    exact = fit_ball(jnp.asarray(impacts(2)))
+    assert exact.result == "successful" and exact.degrees == 0 and np.all(np.isnan(exact.standard_errors))
+    times = jnp.asarray(impacts(6) + 1e-3 * np.random.default_rng(2).standard_normal(6))
+    start = lambda s, p: jnp.stack([s[0], 0 * s[0]])
+    lost = fit_ball(times, x0=(start, jnp.array([1.0])), throw=False)
+    whole = fit_ball(times)
+    # The same residuals, and the same error of restitution, with a height that no time tells.
+    assert lost.degrees == whole.degrees == 4 and np.all(np.isnan(lost.start_covariance))
+    assert_allclose(lost.standard_errors[1], whole.standard_errors[1], rtol=1e-6)
+    assert_allclose(lost.deviation, whole.deviation, rtol=1e-9)
+    assert np.isnan(lost.hessian_covariance()[0, 0])
+
+
+def test_a_false_event_at_the_end():
+    """The last row is no event, and the times before it are fitted as without it."""
+    times = np.append(impacts(8), impacts(8)[-1] + 0.02)
+    found = fit_ball(jnp.asarray(times))
+    assert found.matching == (((), (8,)),)
+    assert_allclose(found.values, [9.81, 0.8], rtol=1e-9)
+
+
+def test_units_of_the_data():
+    """Of a falling body of microseconds the fit is that of one of seconds: nothing is compared with one second."""
+    fall = hj.HybridSystem(
+        {"fall": hj.Mode(lambda t, x, p: jnp.stack([x[1], -p]), ("y", "v"))},
+        (hj.Transition("fall", "fall", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -x[1]])),),
+    )
+    for unit in (1.0, 1e-6, 1e3):
+        times = jnp.asarray(unit * np.sqrt(2) * np.array([1.001, 2.999, 5.0]))
+        integrator = hj.Integrator(max_time=10 * unit)
+        found = hj.fit(
+            fall,
+            times,
+            jnp.array(0.8 / unit**2),
+            over=lambda p: p,
+            x0=jnp.array([1.0, 0.0]),
+            mode="fall",
+            integrator=integrator,
+        )
+        # t = A (1, 3, 5) with A^2 = 2 / g: A by linear least squares, and the residuals.
+        assert_allclose(found.values * unit**2, (35 / 34.998) ** 2, rtol=1e-9)
+        off = np.sqrt(2) * (np.array([1.001, 2.999, 5.0]) - 34.998 / 35 * np.array([1, 3, 5]))
+        assert_allclose(found.deviation / unit, np.sqrt(off @ off / 2), rtol=1e-9)
+
+
+def test_sets_of_unlike_length_in_a_batch():
+    """Times beyond a set's end are NaN, and count for nothing."""
+    padded = np.stack([impacts(6), np.append(impacts(4), [np.nan, np.nan])])
+    values, degrees = jax.jit(
+        jax.vmap(lambda times: (lambda found: (found.values, found.degrees))(fit_ball(times, throw=False)))
+    )(jnp.asarray(padded))
+    assert_allclose(values, np.tile([9.81, 0.8], (2, 1)), rtol=1e-9)
+    assert degrees.tolist() == [4, 2]
+
+
+def test_a_density_where_nothing_happens(of_times):
+    """Gravity that points up: no impact, and no density."""
+    assert np.isnan(of_times.log_density(jnp.array([-9.81, 0.8])))
+
+
+@pytest.mark.medium
+def test_reverse_mode_and_single_precision():
+    """The estimate by an adjoint in reverse mode, and in float32 to its digits."""
+    import diffrax as dfx
+
+    back = hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint(), max_steps=64)
+    found = fit_ball(jnp.asarray(impacts(3)), integrator=back, max_jumps=2)
+    assert_allclose(found.values, [9.81, 0.8], rtol=1e-8)
+    single = lambda tree: jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+    for shooting in (hj.SingleShooting(), hj.MultipleShooting()):
+        low = hj.fit(
+            ball.system, jnp.asarray(impacts(5), jnp.float32), single(GUESS), over=BOTH, x0=single(DROPPED), mode="flight",
+            noise=1e-3, shooting=shooting,
+        )  # fmt: skip
+        assert low.values.dtype == jnp.float32
+        assert_allclose(low.values, [9.81, 0.8], rtol=2e-4)
+
+
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
@@ -287,12 +367,17 @@ def test_tables_of_all_kinds(tmp_path):
         ({"time": [0.1, 0.2], "y": [1.0, 1.0]}, {"noise": -1.0}, "noise=-1.0 of 'y' must be positive"),
         ({"time": [0.1, 0.2], "event": ["rest", "rest"]}, {}, "no event of the system has the name 'rest'"),
         ({"time": [0.1, 0.2], "event": [3, 3]}, {}, "no event of the system has the name 3"),
-        ([0.4, 1.1], {"prior": [(1.0, 0.0), None]}, "positive deviation"),
+        ([0.4, 1.1], {"prior": [(1.0, 0.0), None], "noise": 1.0}, "positive deviation"),
         ([0.4, 1.1], {"bounds": [(1.0, 2.0)]}, "must hold a pair"),
         ([0.4, 1.1], {"mode": None}, "give mode="),
         ([0.4, 1.1], {"x0": None}, "give x0="),
         ([0.4, 1.1], {"shooting": hj.MultipleShooting(), "bounds": [None, (0.0, 1.0)]}, "need hj.SingleShooting"),
         (np.zeros((2, 2)), {}, "has no names"),
+        ([0.4, 1.1, 1.7], {"prior": [(9.8, 0.1), None]}, "prior= needs noise="),
+        ([0.4, 1.1], {"noise": [0.1, 0.1, 0.1]}, "has the shape"),
+        ({"time": [0.1, 0.2], "y": [1.0, np.inf]}, {}, "infinite number"),
+        ({"time": [0.1, 0.2], "y": [1.0, 1.0], "y (m)": [1.0, 1.0]}, {}, "two columns have the name 'y'"),
+        ([0.4, 1.1], {"max_iterations": 0}, "max_iterations=0"),
         ([], {}, "no rows"),
     ],
 )  # fmt: skip
