@@ -243,13 +243,18 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     signal = jax.lax.stop_gradient(problem.signal())
     constrained = problem.modes is not None or problem.closing is not None
     options = {"jac": "bwd" if reverse else "fwd"}
+    dtype, wide = free.theta.dtype, jnp.result_type(float)
 
     def function(free, args):
         weight, dual = args
+        free = narrow(free)
         chain = problem.chain(free)
         r = problem.residuals(free, chain)
         rows = jnp.concatenate([r, weight * chain.gaps + dual / weight]) if constrained else r
-        return rows, (chain, r)
+        return rows.astype(wide), (chain, r)
+
+    # optimistix 0.1 mixes its own float64 with unknowns in float32, where JAX has both.
+    narrow = lambda free: jax.tree.map(lambda leaf: leaf.astype(dtype), free)
 
     def stage(carry, each):
         free, dual, steps = carry
@@ -263,17 +268,17 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         push = lambda direction: found.state.f_info.jac.mv(unravel(direction))
         rows = jax.vmap(push, out_axes=-1)(jnp.eye(flat.size, dtype=flat.dtype))
         carry = found.value, dual + weight**2 * chain.gaps, steps + found.stats["num_steps"]
+        rows = rows.astype(dtype)
         return carry, (chain, r, rows[: r.size], rows[r.size :] / weight)
 
-    dtype = free.theta.dtype
     exact = max(EXACT, 50 * float(jnp.finfo(dtype).eps))
     weights = WEIGHTS if constrained else (1.0,)
-    tolerances = jnp.array([max(ROUGH, exact)] * (len(weights) - 2) + [exact] * min(len(weights), 2), dtype)
+    tolerances = jnp.array([max(ROUGH, exact)] * (len(weights) - 2) + [exact] * min(len(weights), 2), wide)
     gaps = eqx.filter_eval_shape(problem.chain, free).gaps
-    begin = free, jnp.zeros(gaps.shape, dtype), jnp.array(0)
+    begin = jax.tree.map(lambda leaf: leaf.astype(wide), free), jnp.zeros(gaps.shape, dtype), jnp.array(0)
     (free, _, steps), last = jax.lax.scan(stage, begin, (signal * jnp.array(weights, dtype), tolerances))
     chain, r, jacobian, constraints = jax.tree.map(lambda leaf: leaf[-1], last)
-    return _judged(problem, free, chain, r, jacobian, constraints, steps, jnp.zeros(free.theta.size, bool))
+    return _judged(problem, narrow(free), chain, r, jacobian, constraints, steps, jnp.zeros(free.theta.size, bool))
 
 
 def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:

@@ -16,7 +16,7 @@ from .arguments import (
     parse_finite,
     parse_parameters,
 )
-from .files import check_files, save_figure, tell_written
+from .files import check_files, save_figure, save_netcdf
 from .options import Json, Model, Overwrite, Param
 from .output import nested_lists
 from .process import start_jax
@@ -45,7 +45,9 @@ def fit(
     ] = False,
     as_json: Json = False,
     plot: Annotated[Path | None, typer.Option(help="draw data, model and residuals to this file")] = None,
-    out: Annotated[Path | None, typer.Option(help="write the fit to this file, as fit.npz")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="write values, errors and residuals to this netCDF file, as fit.nc")
+    ] = None,
     overwrite: Overwrite = False,
 ):
     """Fit parameters of a model to recorded data. Print them with their standard errors and intervals of 95 %."""
@@ -86,9 +88,7 @@ def fit(
 
         save_figure(plot, lambda: fit_figure(found))
     if out is not None:
-        with as_misuse():
-            found.save(out)
-        tell_written(out)
+        save_netcdf(found.to_xarray(), out)
     if found.result != "successful":
         raise NotFound(f"{name}: {described_code(found.result)}")
 

@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
+import xarray
 from numpy.testing import assert_allclose
-
-import hyjax as hj
 
 IMPACTS = np.sqrt(2 / 9.81) * (1 + 2 * np.cumsum(np.append(0, 0.8 ** np.arange(1, 8))))
 FIT = ("fit", "bouncing_ball", "times.csv", "--over", "gravity", "--over", "restitution", "--param", "gravity=9")
@@ -16,10 +15,11 @@ FIT = ("fit", "bouncing_ball", "times.csv", "--over", "gravity", "--over", "rest
 def test_table_picture_and_file(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "times.csv").write_text("\n".join(["time (s)", *map(repr, IMPACTS.tolist())]))
-    ran = command(*FIT, "--plot", "fit.png", "--out", "fit.npz")
-    assert ran.returncode == 0 and ran.stderr == "hyjax: wrote fit.png\nhyjax: wrote fit.npz\n"
+    ran = command(*FIT, "--plot", "fit.png", "--out", "fit.nc")
+    assert ran.returncode == 0 and ran.stderr == "hyjax: wrote fit.png\nhyjax: wrote fit.nc\n"
     assert "Bouncing ball: 8 rows of times.csv" in ran.stdout and "successful" in ran.stdout
-    assert_allclose(hj.load("fit.npz").values, [9.81, 0.8], rtol=1e-9)
+    with xarray.open_dataset("fit.nc", engine="scipy") as stored:
+        assert_allclose(stored["value"], [9.81, 0.8], rtol=1e-9)
     times, off = ran.figures["fit.png"].axes
     assert_allclose(np.asarray(times.lines[-2].get_xydata())[:, 1], IMPACTS)
     assert len(off.lines) >= 8

@@ -153,6 +153,7 @@ def test_a_plan_over_a_limit(limited):
         "start", "objective", "duration",
     ]  # fmt: skip
     # Back again, from a plan of the branch.
+    assert branch.plans is not None
     again = hj.follow_optimum(branch.plans[-1], limit="start", stop=0.48, points=1)
     assert_allclose(again.values[-1], branch.values[0], rtol=1e-7)
     assert [(each.name, each.active) for each in again.changes][-1] == ("fastest <= 0.52", False)

@@ -182,9 +182,9 @@ def test_no_short_file_with_one_user():
 # number. (`_flow` and `_numerics` have what `noise`, `control` and `phase` had twice or four times.)
 LINES = {
     "_system": 1587, "_numerics": 1861, "_results": 1458, "solvers": 878, "_flow": 5731, "_orbit": 3618, "noise": 1530,
-    "control": 3047, "phase": 1056, "_continuation": 2315, "_sweep": 2541, "_optimize": 4921, "_fit": 1657,
+    "control": 3047, "phase": 1056, "_continuation": 2315, "_sweep": 2541, "_optimize": 4921, "_fit": 1839,
     "study": 1083, "contact": 1943,
-    "robots": 1386, "models": 5115, "plot": 3305, "cli": 2970, "certify": 7441,
+    "robots": 1386, "models": 5115, "plot": 3388, "cli": 3092, "certify": 7441,
 }  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 314 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 55_482
+    assert len(FILES) <= 316 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 55_869
     assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 285
     assert len(hyjax.__all__) <= 50
 
