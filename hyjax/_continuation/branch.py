@@ -17,7 +17,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.installed import needed
 from .._results.registry import draw
-from .._results.shown import is_traced, Shown
+from .._results.shown import is_traced, lanes, Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Scalar
 from .._system.where import leaf_names
@@ -126,9 +126,7 @@ class Branch(Points):
 
     def __getitem__(self, i) -> "Branch":
         """One branch of a batch."""
-        if self.accept.ndim == 0:
-            raise TypeError("This is one branch, not a batch of branches.")
-        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
+        return lanes(self, self.accept, i, "one branch, not a batch of branches")
 
     def _tables(self):
         from .branch_report import branch_tables

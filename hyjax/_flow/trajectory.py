@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.eager import short_run
 from .._results.registry import animate, draw
-from .._results.shown import Shown
+from .._results.shown import lanes, Shown
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
@@ -186,10 +186,8 @@ class Trajectory(Shown):
         return self.t.shape[0]
 
     def __getitem__(self, i) -> "Trajectory":
-        """One trajectory, or several, of a batch; `TypeError` for one trajectory."""
-        if self.t.ndim == 0:
-            raise TypeError("This is one trajectory, not a batch of trajectories.")
-        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) and leaf.ndim else leaf, self)
+        """One trajectory, or several, of a batch; `TypeError` for one, `IndexError` for one that is not there."""
+        return lanes(self, self.t, i, "one trajectory, not a batch of trajectories")
 
     @property
     def final(self) -> State:

@@ -28,6 +28,7 @@ from jaxtyping import Float
 
 from .._numerics.eager import long_run
 from .._results.failure import raise_failure
+from .._results.shown import one_of_batch
 from .._results.working import working
 from .._system.results import RESULTS
 from .._system.where import leaf_names, one_leaf, Where
@@ -63,8 +64,8 @@ def follow_optimum(
 ) -> OptimumBranch:
     r"""Follow an optimal gait over a parameter of the system, or over the limit of a constraint, to the value `stop`.
 
-    A plan is searched for from the last one by the program that found it, which is not compiled again, and belongs to the curve
-    where the search back ends at the last one.
+    A plan is searched for from the last one by the program and the method that found it, which is not compiled again, and
+    belongs to the curve where both halves of a step are alike, or shorter steps go a shorter way.
 
     **Arguments:** `gait`: an optimum, from `optimize`, of an orbit or a plan. `where`: selects one parameter that was not
     optimized, as `lambda p: p.slope`; or `limit`: the name of a constraint with one limit, such as `"speed"`. `stop`: where to
@@ -90,6 +91,7 @@ def follow_optimum(
 
     Source: Guddat, Guerra Vazquez, Jongen (1990), *Parametric Optimization*, ch. 2-4.
     """
+    one_of_batch("follow_optimum", gait.value, "gaits")
     if gait.result != RESULTS.successful:
         raise ValueError("follow_optimum: the gait is no optimum: see its `result`.")
     if points < 1 or not math.isfinite(stop):
@@ -147,12 +149,16 @@ def follow_optimum(
     return ended(SUCCESSFUL)
 
 
-def _followed_plan(gait: OptimizedPlan, name: str, place: Limited | int, targets: list[float], throw: bool):
+def _followed_plan(
+    gait: OptimizedPlan, name: str, place: Limited | int, targets: list[float], throw: bool
+) -> OptimumBranch:
+    """`follow_optimum` of a plan to the `targets`, the first of which is its own number. `place`: the constraint whose limit
+    varies, or the leaf of the parameter."""
     at = lambda program, number: (
         program.with_parameter(place, number) if isinstance(place, int) else _with_limit(program, place, number)
     )
     with working(f"following an optimum over {name}") as say:
-        curve = PlanCurve(at, abs(targets[1] - targets[0]))
+        curve = PlanCurve(at, abs(targets[1] - targets[0]), gait.method)
         reached, changes, code = follow_plan(curve, gait, targets, lambda number: say(f"{name} = {number:.6g}"))
     return _ended(plan_branch(name, reached, changes, code), throw)
 

@@ -2,8 +2,8 @@
 
 The first Newton step of such a search is the predictor: the solution of the optimality conditions that are linearized at the last
 optimum, for the next number. A step is made by way of its middle, and is halved where one half is much longer than the other. At
-a change of the active set the halves of a short step differ too, but its whole becomes short; where it does not, the optimum
-ends, and the search went to another one.
+a change of the active set the halves of a short step differ too, but its whole becomes short, halving after halving; where it
+does not, the optimum ends, and the search went to another one.
 """
 
 from collections.abc import Callable
@@ -23,28 +23,29 @@ from .optimum_branch import ActiveSetChange, OptimumBranch
 from .plan_program import PlanProgram
 
 # A step whose halves differ by more than a part of the way, and by more than searches for the same optimum do, is halved, so
-# often at most, until its way is shorter by a factor.
-BEND, SAME, HALVINGS, SHRUNK = 0.5, 1e-6, 6, 0.25
+# often at most, until its way is shorter by a factor than the longest, and than the one before: half of a way, and a jump that
+# is as long as what is left, are two thirds.
+BEND, SAME, HALVINGS, SHRUNK, LESS = 0.5, 1e-6, 6, 0.25, 2 / 3
 SUCCESSFUL, NOT_FOUND = cast(RESULTS, RESULTS.successful), cast(RESULTS, RESULTS.optimum_not_found)
 
 
 class PlanPoint(NamedTuple):
-    """An optimal plan at a number. `active`: of each inequality whether it holds as an equality anywhere; `rate`: how fast states
-    and inputs moved on the way."""
+    """An optimal plan at a number. `active`: of each inequality whether it holds as an equality anywhere; `way`: how far states
+    and inputs moved from the point before."""
 
     number: float
     gait: OptimizedPlan
     active: np.ndarray
-    rate: float = 0.0
+    way: float = 0.0
 
 
 class PlanCurve(NamedTuple):
     """The optima of programs that differ in a number. `program`: of such a program and the number, the program for it. `spacing`:
-    of the points that are asked for."""
+    of the points that are asked for. `method`: that found the first one."""
 
     program: Callable[[PlanProgram, float], PlanProgram]
     spacing: float
-    method: InteriorPoint = InteriorPoint()
+    method: InteriorPoint
 
     def found(self, number: float, start: OptimizedPlan) -> PlanPoint:
         """What the search from an optimum ends at."""
@@ -54,28 +55,37 @@ class PlanCurve(NamedTuple):
 
     def step(self, at: PlanPoint, target: float) -> tuple[PlanPoint | None, RESULTS]:
         """The optimum at `target`, or nearer."""
-        code, longest = NOT_FOUND, at.rate * self.spacing
+        code, longest, last = NOT_FOUND, at.way, at.way
         for k in range(HALVINGS + 1):
             length = (target - at.number) / 2**k
-            if k and abs(length) < 0.99 * self.spacing / 2**HALVINGS:
+            # What is left before a target can be halved twice.
+            if k and abs(length) < 0.24 * self.spacing / 2**HALVINGS:
                 break
             middle = self.found(at.number + length / 2, at.gait)
             reached = self.found(at.number + length if k else target, middle.gait)
             codes = [each.gait.result for each in (middle, reached) if each.gait.result != SUCCESSFUL]
             code = codes[0] if codes else NOT_FOUND
             if not codes:
-                way, bend = _distance(at, reached), _distance(at, middle, middle, reached)
-                if bend <= BEND * way + SAME or way <= SHRUNK * longest:
-                    return reached._replace(rate=way / abs(length)), SUCCESSFUL
-                longest = max(longest, way)
+                way, bend = _way(at, reached), _bend(at, middle, reached)
+                if bend <= BEND * way + SAME or way <= min(SHRUNK * longest, LESS * last):
+                    return reached._replace(way=way), SUCCESSFUL
+                longest, last = max(longest, way), way
         return None, code
 
 
-def _distance(one: PlanPoint, other: PlanPoint, *more: PlanPoint) -> float:
-    """The largest difference of states and inputs, in units of their sizes; of two more the largest change of the difference."""
-    parts = zip(*([at.gait.point.states, at.gait.point.inputs] for at in (one, other, *more)), strict=True)
-    apart = lambda a, b, *c: b - a if not c else c[1] - c[0] - b + a
-    return max(float(jnp.max(jnp.abs(apart(*each)))) for each in parts)
+def _way(one: PlanPoint, other: PlanPoint) -> float:
+    """The largest difference of states and inputs, in units of their sizes."""
+    return float(np.max(np.abs(_moved(one, other))))
+
+
+def _bend(start: PlanPoint, middle: PlanPoint, end: PlanPoint) -> float:
+    """The largest difference of the two halves of a way."""
+    return float(np.max(np.abs(_moved(middle, end) - _moved(start, middle))))
+
+
+def _moved(one: PlanPoint, other: PlanPoint) -> np.ndarray:
+    parts = lambda at: np.concatenate([np.ravel(at.gait.point.states), np.ravel(at.gait.point.inputs)])
+    return parts(other) - parts(one)
 
 
 def _active(gait: OptimizedPlan) -> np.ndarray:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from .._numerics.eager import dense_run
 from .._numerics.trees import select
 from .._results.registry import draw
-from .._results.shown import is_traced, Shown
+from .._results.shown import is_traced, lanes, one_of_batch, Shown
 from .._results.table import Table
 from .._results.working import working
 from .._system.results import choose, counted_codes, described_code, nan_unless, RESULTS, SolveError
@@ -30,6 +30,8 @@ from .stages import Staged
 ROUNDS = 8
 # The largest shortfall, of rows of the order of 1, and the largest gap of a successful search.
 MISSED, COARSE = 1e-8, 1e-6
+# By how many times what is met a raised row may keep its limit.
+EXCESS = 1000
 
 
 class OptimizedPlan(Shown):
@@ -44,11 +46,11 @@ class OptimizedPlan(Shown):
     each interval. `gap`: the largest distance of an interval's end, flown in eight times smaller steps, from the next state,
     relative to the state's size. `rounds`: searches, each with the limits raised where they were not met between points;
     `iterations`: evaluations in the last of them, with its `history`. `program`: the nonlinear program; `point`: its solution,
-    in its units. `result`:
-    `successful`; `infeasible`, where no step lessens the violations; `optimum_not_found`, also where a shortfall above 1e-8 or
-    a gap above 1e-6 is left (take more intervals), or the duration is a fifth of that of the guess or five times as long;
-    `grazing` where the guard does not fall at the end; `unexpected_transition` where it falls before, or the domain is left;
-    `nonfinite` where the guess has no finite values.
+    in its units; `method`: of the search. `result`: `successful`; `infeasible`, where no step lessens the violations;
+    `optimum_not_found`, also where a shortfall above 1e-8, a gap above 1e-6, or a limit that was raised by too much is left (take
+    more intervals), or the duration is a fifth of that of the guess or five times as long; `grazing` where the guard does not
+    fall at the end; `unexpected_transition` where it falls before, or the domain is left; `nonfinite` where the guess has no
+    finite values.
 
     **Methods:** `distances(n)`: from the limits along the arc; `plot()`.
 
@@ -81,6 +83,7 @@ class OptimizedPlan(Shown):
     result: RESULTS
     program: PlanProgram
     point: Staged
+    method: InteriorPoint
 
     @property
     def params(self):
@@ -94,7 +97,8 @@ class OptimizedPlan(Shown):
 
     @property
     def labels(self) -> list[str]:
-        """The names of the constraints' rows, equalities first."""
+        """The names of the constraints' rows, equalities first. `ValueError` for a batch."""
+        one_of_batch("labels", self.value, "plans")
         return [label_of(row) for row in limits_of(self.program.constraints, self.program.counts)]
 
     @property
@@ -107,7 +111,8 @@ class OptimizedPlan(Shown):
     @eqx.filter_jit
     def distances(self, n: int = 9) -> Float[Array, "times rows"]:
         """How far the rows along the arc keep from their limits, in their units, at the times of `plan.sample(n)`; NaN outside
-        of their windows."""
+        of their windows. `ValueError` for a batch."""
+        one_of_batch("distances", self.value, "plans")
         program, (_, x, inputs) = self.program, self.plan.sample(n)
         _, v, _, _ = program.sizes.parts(self.point.states[-1])
         numbers, parts = jnp.arange(len(x)) // n, jnp.tile(jnp.linspace(0, 1, n, dtype=x.dtype), len(x) // n)
@@ -127,8 +132,8 @@ class OptimizedPlan(Shown):
         return len(self.value)
 
     def __getitem__(self, i) -> "OptimizedPlan":
-        """One plan, or several, of a batch; `TypeError` for one plan."""
-        return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, self) if len(self) else self
+        """One plan, or several, of a batch; `TypeError` for one plan, `IndexError` for one that is not there."""
+        return lanes(self, self.value, i, "one plan, not a batch of plans")
 
     def _tables(self):
         return (_table(self) if self.value.ndim == 0 else _batch_table(self),)
@@ -165,11 +170,10 @@ def _first(plan: Plan, objective, constraints, unknowns) -> tuple[PlanProgram, S
 @dense_run
 def searched(program: PlanProgram, point: Staged, method: InteriorPoint, warm: Flag) -> OptimizedPlan:
     """The optimum from a point. `warm`: whether this is one of a program near by, with slacks, multipliers and raised limits."""
-    eps = float(jnp.finfo(point.states.dtype).eps)
-    met = max(MET, 8 * eps)
     # Raised by a little more than what is missing, a row is met after a few searches, and lowered where it is raised by far too
     # much. What fits exactly is found by many, as the least value jumps between intervals.
-    margin, excess = 30 * met, 1000 * met
+    met = max(MET, 8 * float(jnp.finfo(point.states.dtype).eps))
+    margin, excess = 30 * met, EXCESS * met
     with_raised = lambda raised: eqx.tree_at(lambda each: each.raised, program, raised)
 
     def one(carry):
@@ -187,7 +191,7 @@ def searched(program: PlanProgram, point: Staged, method: InteriorPoint, warm: F
         # A search from an optimum that finds none is the last, and the optimum before it stays.
         new, old = (higher, (raised, checked.rows), later, found), (raised, last, state, checked)
         raised, last, state, checked = select((rounds < 1) | solved, new, old)
-        more = solved & ((found.worst > met) | jnp.any((found.rows < -excess) & (higher > excess)))
+        more = solved & ((found.worst > met) | found.tight(higher))
         return rounds + 1, raised, last, state, checked, more.astype(jnp.int32)
 
     start = begin(program.staged, method, point, warm)
@@ -210,6 +214,11 @@ class Checked(NamedTuple):
         """The largest shortfall, at least zero."""
         return jnp.max(self.rows, initial=0.0)
 
+    def tight(self, raised: Float[Array, "intervals kinds"]) -> Flag:
+        """Whether a row that is raised keeps its limit by far too much: the optimum of other limits."""
+        excess = EXCESS * max(MET, 8 * float(jnp.finfo(raised.dtype).eps))
+        return jnp.any((self.rows < -excess) & (raised > excess))
+
 
 def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSearch, checked: Checked) -> OptimizedPlan:
     scales, point = program.scales, state.point
@@ -220,6 +229,7 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
     # Written so that NaN fails.
     eps = float(jnp.finfo(point.states.dtype).eps)
     sound = (checked.worst <= max(MISSED, 64 * eps)) & (checked.gap <= max(COARSE, 1e4 * eps))
+    sound = sound & ~checked.tight(program.raised)
     own = constraint_rows(program)
     part, falls = point.states[-1, program.sizes.state], state.sample.ending[own + 2]
     free = (part > 1.01 * SHORTEST) & (part < 0.99 * LONGEST)
@@ -243,6 +253,7 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
         result=result,
         program=program,
         point=point,
+        method=method,
     )
 
 

@@ -16,7 +16,7 @@ from .._flow.trajectory import Arc
 from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
 from .._results.registry import animate, draw
-from .._results.shown import Shown
+from .._results.shown import lanes, Shown
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
@@ -97,11 +97,8 @@ class PeriodicOrbit(Shown):
         return self.period.shape[0]
 
     def __getitem__(self, i) -> "PeriodicOrbit":
-        """One orbit, or several, of a batch; `TypeError` for one orbit."""
-        if self.period.ndim == 0:
-            raise TypeError("This is one orbit, not a batch of orbits.")
-        # Functions among the parameters, such as those of a network, are no arrays.
-        return jax.tree.map(lambda leaf: leaf if callable(leaf) else leaf[i], self)
+        """One orbit, or several, of a batch; `TypeError` for one orbit, `IndexError` for one that is not there."""
+        return lanes(self, self.period, i, "one orbit, not a batch of orbits")
 
     @property
     def spectral_radius(self) -> Float[Array, "*batch"]:

@@ -3,13 +3,13 @@
 import html
 import numbers
 import re
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.core
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from .._system.results import Code
 from .table import Table
@@ -64,6 +64,24 @@ def _is_concrete(result: eqx.Module) -> bool:
     # A proof holds rational numbers and names.
     values = (jax.Array, np.ndarray, np.generic, numbers.Number, str)
     return bool(leaves) and all(isinstance(leaf, values) for leaf in leaves) and not is_traced(leaves)
+
+
+def one_of_batch(name: str, value: Array, what: str) -> None:
+    """`ValueError` from the function `name` where the number `value` of a result is that of a batch."""
+    if np.ndim(value):
+        raise ValueError(f"{name}: this is a batch of {len(value)} {what}. Take one of them, as batch[0].")
+
+
+def lanes(found: PyTree, value: Array, i: Any, what: str) -> Any:
+    """One lane, or several, of a batch, whose number `value` has one axis or more. `TypeError` for one result; `IndexError` for a
+    lane that there is not, which ends a loop over the batch."""
+    if np.ndim(value) == 0:
+        raise TypeError(f"This is {what}.")
+    if not is_traced(i):
+        # NumPy's error: JAX takes the last lane for all beyond.
+        np.broadcast_to(0, np.shape(value))[i]
+    # Functions among the parameters, such as those of a network, are no arrays.
+    return jax.tree.map(lambda leaf: leaf[i] if np.ndim(leaf) else leaf, found)
 
 
 def is_traced(result: PyTree) -> bool:

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
 from .._results.registry import draw
-from .._results.shown import Shown
+from .._results.shown import one_of_batch, Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Params, Scalar, State, Time
@@ -141,12 +141,7 @@ class HeldInputs(eqx.Module):
 
     def travel(self, function: Callable[[str, State, Params], Array]) -> Callable[[str, State, HeldParams], Array]:
         """Of the model's way to the next foothold that at the end of an arc of `step`, for `hyjax.objectives.speed`."""
-
-        def way(mode: str, x: State, params: HeldParams) -> Array:
-            # The arc of the last interval ends with the step, others at the clock or the section.
-            return jnp.where(x[-1] > self.intervals - 1.5, function(mode, x[:-2], params.own), 0)
-
-        return way
+        return eqx.Partial(_travel, self._bare, function)
 
     @property
     def _bare(self) -> "HeldInputs":
@@ -228,7 +223,8 @@ class Plan(Shown):
         self, n: int = 9
     ) -> tuple[Float[Array, " times"], Float[Array, "times n"], Float[Array, "times *input"]]:
         """Times, states and inputs at `n` points of each interval, from its start to its end, static. States by the cubic through
-        both ends and their rates."""
+        both ends and their rates. `ValueError` for a batch."""
+        one_of_batch("sample", self.duration, "plans")
         held, step = self.held, self.duration / self.held.intervals
         parts = jnp.linspace(0, 1, n, dtype=self.x.dtype)
 
@@ -259,6 +255,12 @@ def _given(inputs: HeldInputs, function: Function, t: Time, x: State, params: He
     value = inputs.at(*_interval(inputs, x, params))
     # The time since the start of the step.
     return function(jnp.asarray(x[-2], t.dtype), x[:-2], inputs.with_input(params.own, value))
+
+
+def _travel(inputs: HeldInputs, function: Callable, mode: str, x: State, params: HeldParams) -> Array:
+    # The arc of the last interval ends with the step, others at the clock, or at the section in the middle of the first one.
+    ends = (x[-1] > inputs.intervals - 1.5) & (x[-2] > 0.51 * params.interval)
+    return jnp.where(ends, function(mode, x[:-2], params.own), 0)
 
 
 def _flow(inputs: HeldInputs, t: Time, x: State, params: HeldParams) -> Array:

@@ -75,7 +75,7 @@ class HybridZeroDynamics(Shown):
     impact to impact, shape `(nodes,)`. `defect`: by how much the state after the impact misses the surface, in outputs and in
     their derivatives by the phase; zero where the surface is invariant under the impact, which is what all others assume.
     `result`: `successful`; `no_gait`, where the phase would stop on its way or the impact reverses it, and all but `multiplier`
-    and `defect` are NaN; `nonfinite`, where these are NaN as well.
+    and `defect` are NaN; `nonfinite`, where `multiplier` is NaN as well.
 
     **Example:**
 

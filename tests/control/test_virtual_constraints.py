@@ -187,7 +187,7 @@ def test_no_gait_has_a_code():
 
     found = jax.jit(jax.vmap(gait))(jnp.array([0.7, 4.0, -0.7, 4.0]), jnp.array([0.0, 0.0, 0.0, 0.4]))
     assert str(found.result) == "1 successful, 1 nonfinite, 2 no_gait" and (found.result == "nonfinite")[3]
-    assert list(np.isfinite(found.multiplier)) == [True, True, True, False]
+    assert list(np.isfinite(found.multiplier)) == [True, True, True, False] and np.all(np.isfinite(found.defect))
     for each in (found.period[:, None], found.x, found.rates):
         assert np.all(np.isfinite(each[0])) and np.all(np.isnan(each[1:]))
     with pytest.raises(hj.SolveError, match="hybrid_zero_dynamics: no_gait: The zero dynamics have no gait"):
