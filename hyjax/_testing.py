@@ -98,7 +98,9 @@ if TYPE_CHECKING:
     from ._sweep.store import create, LOCK, lock, Store
     from ._sweep.sweep import _is_period, nearest_pass, orbit_from_guess
     from ._sweep.workers import packed
-    from ._optimize import optimize as optimize_module
+    from ._optimize import optimize as optimize_module, optimized_plan
+    from ._optimize.optimized_plan import searched
+    from ._optimize.follow_plan import PlanCurve, PlanPoint
     from ._optimize.follow_optimum import _by_limit, exchange, Expansion, leaving, Optimum, OptimumCurve
     from ._optimize.interval import ASKED, COEFFICIENTS, fly, NODES, WEIGHTS
     from ._optimize.stages import (

@@ -513,7 +513,9 @@ def test_of_batches_and_of_one():
         _ = batch.final
     with pytest.raises(TypeError, match="one trajectory"):
         len(batch[0])
-    assert batch[0].final.shape == (2,)
+    assert [each.final.shape for each in batch] == [(2,), (2,)] and batch[-1].final.shape == (2,)
+    with pytest.raises(IndexError):
+        batch[2]
     assert "2 Trajectories" in str(batch)
 
 

@@ -1,6 +1,7 @@
 """Inputs of a step that are free in time: closed forms, independent digits, derivatives against autodiff, steps against a dense
 solution."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,7 +17,11 @@ from hyjax._testing import (
     COEFFICIENTS,
     fly,
     NODES,
+    optimized_plan,
+    PlanCurve,
+    PlanPoint,
     residual,
+    searched,
     Sizes,
     Staged,
     StageProgram,
@@ -73,6 +78,17 @@ def test_the_plan_is_a_trajectory_of_its_map(cart):
     way = cart.plan.held.travel(lambda mode, x, p: x[:1])
     ends = jnp.array([[1.0, 0.4, 2.0, 3.0], [0.5, 0.4, 1.0, 2.0]])
     assert_allclose(jax.vmap(lambda end: way("cart", end, params))(ends), [[1.0], [0.0]])
+
+
+def test_the_way_counts_once():
+    """With one interval too, where the arc that begins the step ends at the section, in the same interval; a function of equal
+    arguments is equal, and not compiled again."""
+    once = hj.control.HeldInputs(STEP, lambda p: p, intervals=1)
+    params = SimpleNamespace(own=jnp.array(0.0), interval=1.8)
+    place = lambda mode, x, p: x[:1]
+    ends = jnp.array([[1.0, 0.4, 1.8, 0.0], [0.5, 0.4, 0.9, 0.0]])
+    assert_allclose(jax.vmap(lambda end: once.travel(place)("cart", end, params))(ends), [[1.0], [0.0]])
+    assert once.travel(place) == once.travel(place)
 
 
 def test_a_limit_along_the_arc_holds_between_the_points():
@@ -158,6 +174,18 @@ def test_a_plan_over_a_limit(limited):
     assert_allclose(again.values[-1], branch.values[0], rtol=1e-7)
     assert [(each.name, each.active) for each in again.changes][-1] == ("fastest <= 0.52", False)
     assert "4 successful" in str(branch.plans[:4])
+    # A batch has an end, and is no plan.
+    assert [float(each.value) for each in branch.plans] == list(branch.values)
+    with pytest.raises(IndexError):
+        branch.plans[len(branch)]
+    for call in (
+        lambda: hj.follow_optimum(branch.plans, limit="start", stop=0.48),
+        lambda: branch.plans.distances(),
+        lambda: branch.plans.labels,
+        lambda: branch.plans.plan.sample(),
+    ):
+        with pytest.raises(ValueError, match=f"batch of {len(branch)}"):
+            call()
 
 
 def test_a_plan_over_a_parameter(limited):
@@ -181,6 +209,58 @@ def test_a_plan_that_ends(limited):
     assert branch.result != hj.RESULTS.successful and 0.5 < branch.numbers[-1] < 0.51
     with pytest.raises(hj.SolveError, match="points before"):
         hj.follow_optimum(limited, limit="fastest", stop=0.45, points=2)
+
+
+class Fold(PlanCurve):
+    """The curve x^2 = 1 - q, which ends at q = 1; from there a search goes to another one."""
+
+    def found(self, number, start):
+        x = np.sqrt(1 - number) if number <= 1 and start.point.states[0] >= 0 else self.program(number)
+        return at_place(number, x)
+
+
+class Kink(PlanCurve):
+    """The curve x = max(0, 20 (q - 1 / 3))."""
+
+    def found(self, number, start):
+        return at_place(number, max(0.0, 20 * (number - 1 / 3)))
+
+
+def at_place(number, x):
+    point = SimpleNamespace(states=np.array([x]), inputs=np.zeros(1))
+    return PlanPoint(number, SimpleNamespace(point=point, result=hj.RESULTS.successful), np.zeros(0))
+
+
+@pytest.mark.parametrize("jump", [0.1, 0.2, 1.0])
+def test_a_curve_of_optima_ends_at_its_fold(jump):
+    """And not on another curve that is no farther than a few steps, fast as it moves just before; at a kink it goes on."""
+    spacing = 0.11
+    for curve in (Fold, Kink):
+        own = curve(lambda number: -jump - (number - 1), spacing, hj.InteriorPoint())
+        before, at = None, at_place(0.0, 1.0 if curve is Fold else 0.0)
+        for target in spacing * np.arange(1, 19):
+            while at is not None and at.number != target:
+                before, (at, _) = at, own.step(at, float(target))
+                assert at is None or at.gait.point.states[0] >= 0
+        assert (at is None) == (curve is Fold)
+        # The last step is less than a 64th of the spacing.
+        assert at is not None or 1 - spacing / 64 < before.number <= 1
+
+
+@pytest.mark.medium
+def test_a_limit_that_was_raised_by_too_much_is_no_optimum(monkeypatch):
+    """Limits that are raised in all intervals, and no search left to lower them; a method that is not compiled yet."""
+    limit = hj.Constraint(hj.objectives.largest(lambda t, x, p: x[1]), at_most=0.52)
+    gait = hj.optimize(crude(), EFFORT, constraints=[START, TIME, limit])
+    program = eqx.tree_at(lambda each: each.raised, gait.program, gait.program.raised + 1e-3)
+    monkeypatch.setattr(optimized_plan, "ROUNDS", 1)
+    found = searched(program, gait.point, hj.InteriorPoint(accept=1.1e-7), jnp.array(True))
+    assert found.value > gait.value * 1.0001 and found.error < 1e-7 and found.shortfall == 0
+    assert found.result == hj.RESULTS.optimum_not_found
+    monkeypatch.undo()
+    found = searched(program, gait.point, gait.method, jnp.array(True))
+    assert found.result == hj.RESULTS.successful and found.rounds > 1
+    assert_allclose(found.value, gait.value, rtol=1e-7)
 
 
 def test_limits_of_the_input():
@@ -219,6 +299,10 @@ def test_single_precision():
     )
     assert gait.plan.x.dtype == jnp.float32
     assert_allclose(gait.value, 0.06, rtol=1e-3)
+    # By the same method, not by the default one, which asks for more than single precision has.
+    assert gait.method.accept == 1e-4
+    branch = hj.follow_optimum(gait, limit="start", stop=0.38, points=1)
+    assert_allclose(branch.values[-1], 12 * (1 - 2 * 0.38) ** 2 / 8, rtol=1e-3)
 
 
 def test_what_cannot_be():
