@@ -260,7 +260,8 @@ def test_a_limit_that_was_raised_by_too_much_is_no_optimum(monkeypatch):
     monkeypatch.undo()
     found = searched(program, gait.point, gait.method, jnp.array(True))
     assert found.result == hj.RESULTS.successful and found.rounds > 1
-    assert_allclose(found.value, gait.value, rtol=1e-7)
+    # A limit may stay raised by 1e-6 of its size on the guess, 0.02, and d log J / d limit = 3 / (m - b) - 2 / (2 m - 1) = -25.
+    assert_allclose(found.value, gait.value, rtol=6e-7)
 
 
 def test_limits_of_the_input():
