@@ -204,6 +204,8 @@ def test_branches_of_a_batch(doubling):
     alone = batch[1]
     assert_allclose(alone.values, doubling.values, rtol=1e-12)
     assert_allclose(batch[2].special_points[0].value, 3, rtol=1e-13)
+    with pytest.raises(IndexError):
+        batch[3]
     with pytest.raises(TypeError, match="batch of branches"):
         _ = batch.values
 
@@ -261,6 +263,7 @@ def test_tables(walk, tmp_path):
     ]  # fmt: skip
     # As a batch of orbits, and as one: the states and periods of the columns, to rounding.
     assert_allclose(walk.orbits.period, columns["period"], rtol=1e-14)
+    assert sum(1 for _ in walk.orbits) == len(walk)
     assert_allclose(walk.orbits.x[:, 1], columns["theta_rate"], rtol=1e-14)
     assert_allclose(walk.orbits.spectral_radius, columns["spectral_radius"], rtol=1e-12)
     assert_allclose(walk.orbit(3).x, walk.x[3], rtol=1e-14)
