@@ -67,6 +67,10 @@ def fit(
     the model, at the same part of the interval between its two events, so that no event passes a sample; in a record without
     events, at their own times. Derivatives are exact, and the method is Levenberg and Marquardt's.
 
+    Where a fit of event after event fails, or an event is off by a quarter of an interval or by eight deviations, events that
+    were not recorded and rows that are no events are searched for, and named in `matching`; not under `jit`. A sample that is
+    nearer to an event than three deviations of its time is left out: the time does not tell on which side of the jump it was.
+
     **Arguments:**
 
     - `model`: a `HybridSystem`; a `ReturnMap`, of which every row is one pass, and every column the state after it; or a
@@ -83,7 +87,8 @@ def fit(
     - `observe`: by name, functions `(t, x, params) -> number`.
     - `noise`: standard deviations: a number, an array over the rows, or one of these for each column, by name, that of the
       times of events as `time`. Without it, of one column alone, the deviation is estimated from the residuals.
-    - `prior`: a pair `(mean, deviation)` for each selected parameter, or `None`. `bounds`: a pair `(low, high)`, or `None`.
+    - `prior`: a pair `(mean, deviation)` for each selected parameter, or `None`. `bounds`: a pair `(low, high)`, or `None`;
+      a parameter that ends at a bound has the error zero.
     - `starts`: the number of first guesses, spread over finite bounds by Sobol's sequence, or their values, shape `(starts, n)`.
     - `shooting`: `hj.MultipleShooting()` has an unknown state at every event, so that long and chaotic records are fitted, and
       from distant guesses; the gaps close in the end.
