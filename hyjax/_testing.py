@@ -12,7 +12,7 @@ from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._system.per_mode import number, PerMode
-    from ._system.results import choose, code_flags, code_names, code_of_state, RESULTS
+    from ._system.results import choose, code_flags, code_names, code_of_state, nan_unless, RESULTS
     from ._numerics import eager
     from ._numerics.programs import depends_on, evaluate_alike, once, operations
     from ._numerics.eager import FEW, LONG, OLDER_EMITTERS, SHORT
@@ -209,6 +209,7 @@ if TYPE_CHECKING:
     from .certify.symbolic import graph_of, RULES, Sketch
     from .certify.taylor import flow_coefficients, over
     from .certify.taylor_model import add, BALL, ball, basis, constant, multiply, scale, subtract, TaylorModel, total
+    from .contact.contact_set import ContactSet
     from .contact.lemke import lemke
     from .contact.projection import least_norm, project, solve_symmetric
     from .robots.walker import alike

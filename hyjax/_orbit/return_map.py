@@ -79,9 +79,13 @@ class ReturnMap(eqx.Module):
                 f"ReturnMap: give either sequence= or section=, not {'both' if sequence is not None else 'neither'}."
             )
         if sequence is not None:
-            # The domain of contacts by name knows sequences of their sets.
-            along = getattr(system.mode(system.names[0]).domain, "along", None)
-            system, named = (system, sequence) if along is None else along(system, sequence)
+            # As that of contacts by name, of whose sets the names may be: see `Domain`.
+            read = getattr(system.mode(system.names[0]).domain, "read_sequence", None)
+            if read is not None and not callable(read):
+                raise ValueError(
+                    f"ReturnMap: read_sequence of a domain must be a method (system, sequence), not {read!r}."
+                )
+            system, named = (system, sequence) if read is None else read(system, sequence)  # pyright: ignore[reportGeneralTypeIssues]
             system.passes(named)
             sequence = tuple(named)
         elif not isinstance(section, Section | Stroboscope):

@@ -216,8 +216,8 @@ class SingleShooting(AbstractShooting):
 def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, Array]:
     r"""The projection of a guess $x$ to the image of the closing reset: $(R(y), y)$ with the least $|R(y) - x|$.
 
-    A guess slightly off the image of the reset may meet its guard at once. By the Levenberg-Marquardt method; where it fails, the
-    guess itself is returned.
+    A guess slightly off the image of the reset may meet its guard at once. By the Levenberg-Marquardt method; where it fails, or
+    ends at an image farther than a quarter of the guess's size, the guess itself is returned.
     """
     n = problem.before_dimension
     y = jnp.concatenate([guess, jnp.zeros(n, guess.dtype)])[:n] if n != guess.size else guess
@@ -244,7 +244,8 @@ def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, A
     # Hazard: the condition must depend on two carried numbers, see `run` in `hyjax/_flow/loop.py`.
     # The initial image is the guess itself, which stays if no better one is found.
     end = jax.lax.while_loop(lambda carry: (carry[0] < 25) & (carry[-1] < 1), improve, start)
-    return end[3], end[2]
+    far = 16 * end[5] > jnp.sum(guess**2)
+    return jnp.where(far, guess, end[3]), end[2]
 
 
 def orbit_equation(problem: Problem, guess: State | None, params: Params, integrator: Integrators):
@@ -266,6 +267,8 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         if guess is not None:
             gap = jnp.max(jnp.abs(problem.closing_jump(y1, params) - x))
             near = first & (gap <= NEAR * jnp.max(jnp.abs(x)))
+            # Also where it is far from the jump of y, see `onto_image`.
+            near |= first & (jnp.max(jnp.abs(image - x)) > NEAR * jnp.max(jnp.abs(x)))
             at = jnp.where(near, y1, y)
         image, slope = with_slope(lambda y: problem.closing_jump(y, params), at)
         eye = jnp.eye(y.size, dtype=y.dtype)

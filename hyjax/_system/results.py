@@ -184,7 +184,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
     gains_energy = (
         "The laws of contact would add kinetic energy at this impact, as Newton's law of restitution may where friction is "
-        "coupled to the gap (Kane, 1984). Give Poisson's law, `Contact(poisson=True)`, less restitution, or a plastic impact."
+        "coupled to the gap (Kane, 1984). Give less restitution, a plastic impact, or in place of Newton's law Poisson's, "
+        "`Contact(poisson=True)`."
     )
     no_gait = (
         "The zero dynamics have no gait: on the surface of the virtual constraints the phase would stop on its way from impact "
@@ -226,13 +227,17 @@ class SolveError(RuntimeError):
         self.result = result
 
 
+# Integers of the size of a number whose NaN has room for a code. Of others, as of float16, a failure is `nonfinite`.
+_WORDS = {4: jnp.uint32, 8: jnp.uint64}
+
+
 def nan_unless(good: Bool[Array, "*axes"], value: Array, why: RESULTS | None = None) -> Array:
     """`value` where `good`, NaN elsewhere. **Arguments:** `why`: the code that `code_of_state` finds in this NaN.
 
     The derivative of this NaN is zero. So a sum over a batch in which failed lanes are masked has the gradient of the other
     lanes; a NaN derivative would reach the parameters that all lanes share.
     """
-    if why is None:
+    if why is None or value.dtype.itemsize not in _WORDS:
         return jnp.where(good, value, jnp.nan)
     # A NaN has room for a number, as that of R for a missing value: the low bits of a quiet one, which moving it does not change.
     bits, _ = _bits(jnp.full((), jnp.nan, value.dtype))
@@ -241,6 +246,8 @@ def nan_unless(good: Bool[Array, "*axes"], value: Array, why: RESULTS | None = N
 
 def code_of_state(x: Array) -> RESULTS:
     """Of a state that a reset returned: `successful` where it is finite, the code in its NaN, or else `nonfinite`."""
+    if x.dtype.itemsize not in _WORDS:
+        return choose(jnp.all(jnp.isfinite(x)), RESULTS.successful, RESULTS.nonfinite)
     bits, is_nan = _bits(x)
     number = jnp.max(jnp.where(is_nan, bits & 0xFFFF, 0), initial=0).astype(jnp.int32)
     known = (number > 0) & (number < len(RESULTS._name_to_item))
@@ -250,7 +257,7 @@ def code_of_state(x: Array) -> RESULTS:
 
 def _bits(x: Array) -> tuple[Array, Array]:
     x = jax.lax.stop_gradient(x)
-    return jax.lax.bitcast_convert_type(x, {4: jnp.uint32, 8: jnp.uint64}[x.dtype.itemsize]), jnp.isnan(x)
+    return jax.lax.bitcast_convert_type(x, _WORDS[x.dtype.itemsize]), jnp.isnan(x)
 
 
 def choose(pred: Flag, code: Any, otherwise: Any) -> RESULTS:

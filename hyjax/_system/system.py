@@ -19,6 +19,9 @@ VectorField = Callable[[Time, State, Params], State]
 Guard = Callable[[Time, State, Params], Scalar | Float[Array, " members"]]
 Reset = Callable[..., State]
 Armed = Callable[[Time, State, Params], Flag | Bool[Array, " members"]]
+# A domain of the library's own may also have methods: `refusal(t, x, params, tolerances)`, the code of a run that begins there;
+# `label(held, x)`, a name that depends on the state; and `read_sequence(system, sequence)`, for sequences of such names: a system
+# whose modes they are, and the sequence of its modes.
 Domain = Callable[[Time, State, Params], Scalar | Float[Array, " limits"]]
 
 

@@ -33,9 +33,9 @@ class Contact(eqx.Module):
       affine in `v`. Without `slip` the contact is frictionless. In space a contact that never slips has two, `(forward,
       sideways)`, along independent tangents; one that may slip moves in a plane.
     - `restitution`: $e$: the gap's rate after an impact is $-e$ times the rate before it (Newton's law). `poisson`: of contacts
-      by name, the normal impulse of restitution is $e$ times that of compression instead, at all contacts that are closed, so
-      that an impact passes through bodies that touch. `tangential`: $e_t$: where friction allows it, the slip after an impact
-      that bounces is $-e_t$ times the slip before it.
+      by name, the normal impulse of restitution is at least $e$ times that of compression instead (more where that holds a gap
+      closed), at all contacts that are closed, so that an impact passes through bodies that touch. `tangential`: $e_t$: where
+      friction allows it, the slip after an impact that bounces is $-e_t$ times the slip before it.
     - `static`, `kinetic`: the coefficients of friction $\mu_s \ge \mu_k \ge 0$; both are required where `slip` is given.
       `static=math.inf` makes the contact rough: it never slips, and needs no `kinetic`.
     - `settle`: the closing rate, in units of `gap` per time, below which an impact is plastic. It ends the infinitely

@@ -14,6 +14,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.programs import evaluate_alike
+from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem
 from .._system.types import Flag, Params, State, Time
@@ -71,10 +72,11 @@ class ContactSet(eqx.Module):
     mechanism: Mechanism
     contacts: tuple[Contact, ...]
     further: Domain | None
-    # Of a system: how a `ReturnMap` reads a sequence of names of sets.
-    along: Callable[[HybridSystem, Sequence[str]], tuple[HybridSystem, Sequence[str]]] | None = eqx.field(
+    # Of a system: how a `ReturnMap` reads a sequence of names of sets, see `Domain`; and of the mode of one set its codes.
+    read_sequence: Callable[[HybridSystem, Sequence[str]], tuple[HybridSystem, Sequence[str]]] | None = eqx.field(
         static=True, default=None
     )
+    only: PerMode | None = None
 
     @property
     def with_slip(self) -> np.ndarray:
@@ -504,7 +506,7 @@ class ContactSet(eqx.Module):
 
     def refusal(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> RESULTS:
         """A run begins only where gaps and rates of the contacts that are closed vanish, with the slips of those that stick;
-        where no force is negative or outside its cone; and where no gap that is at rest would close."""
+        where no force is negative or outside its cone; where no gap that is at rest would close; and in the mode of its set."""
         codes, projected, count = self.codes(x), self.projected(t, x, params), len(self.contacts)
         near, still = drift_errors(projected, tolerances)
         closed, small = codes > OPEN, force_error(projected, slice(count))
@@ -520,7 +522,8 @@ class ContactSet(eqx.Module):
         sticks = at_rest & (~self.slips[of] | ~(self.room(force, params) < -small[of]))
         side = jnp.where(code == FORWARD, 1, -1)
         fine = jnp.select([code == OPEN, code == STUCK], [True, sticks], (side * slip > still[count:]) | at_rest)
-        return choose(jnp.all(good) & jnp.all(fine), RESULTS.successful, RESULTS.outside_domain)
+        own = True if self.only is None else jnp.all(codes == number(self.only))
+        return choose(jnp.all(good) & jnp.all(fine) & own, RESULTS.successful, RESULTS.outside_domain)
 
     def begun(self, t: Time, x: State, params: Params) -> tuple[Codes, Contacts, Contacts, Flag]:
         """The codes of the contacts at positions and velocities `x`; which gaps are negative, which close at once; and whether

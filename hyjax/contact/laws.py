@@ -100,8 +100,8 @@ def rebound(contact: Contact, projected: Projection, row: int, params: Params) -
 def impact(contact: Contact, projected: Projection, params: Params) -> tuple[Forces, Flag, Scalar]:
     r"""The impulse of an impact. $\dot g^+ = -e\,\dot g^-$, and $s^+ = -e_t\,s^-$ with $|p_t| \le \mu_s p_n$, or slip.
 
-    **Returns:** the impulse, NaN with its code where it would add energy (Kane, 1984); whether the gap opens again; and the sign
-    of the slip after the impact, 0 where the impulse stops the slip.
+    **Returns:** the impulse, NaN without a solution, and with its code where it would add energy (Kane, 1984); whether the gap
+    opens again; and the sign of the slip after the impact, 0 where the impulse stops the slip.
 
     Source: Kong, Payne, Zhu, Johnson (2024), eqs. 67-69; friction by Coulomb's law between the impulse and the velocity after
     the impact.
@@ -116,7 +116,9 @@ def impact(contact: Contact, projected: Projection, params: Params) -> tuple[For
         inside = cone(contact, impulse, way, params) >= 0
         slips = sliding(projected.compliance, change[0], coefficient(contact.kinetic, params, impulse), way)
         impulse, side = jnp.where(inside, impulse, slips), jnp.where(inside, 0, way)
-    return nan_unless(gains_nothing(projected, impulse), impulse, RESULTS.gains_energy), elastic, side
+    # What has no solution is NaN without that code.
+    good = gains_nothing(projected, impulse) | ~jnp.all(jnp.isfinite(impulse))
+    return nan_unless(good, impulse, RESULTS.gains_energy), elastic, side
 
 
 def gains_nothing(projected: Projection, impulse: Forces) -> Flag:

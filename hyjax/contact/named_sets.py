@@ -1,5 +1,6 @@
 """Systems of bodies with contacts by name, and the names of their sets."""
 
+import dataclasses
 import functools as ft
 import re
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from .._system.per_mode import PerMode
 from .._system.results import nan_unless, RESULTS
 from .._system.system import Armed, Domain, HybridSystem, Mode, Transition
 from .._system.types import Params, State, Time
@@ -26,7 +28,7 @@ def contact_set_system(
 ) -> HybridSystem:
     """The system of several contacts, see `contact_system`."""
     _check_contacts(contacts)
-    bodies, names = ContactSet(mechanism, tuple(contacts.values()), domain, along), names_of(coordinates)
+    bodies, names = ContactSet(mechanism, tuple(contacts.values()), domain, read_sequence), names_of(coordinates)
     if twice := set(names) & set(contacts):
         raise ValueError(f"contact_system: {sorted(twice)} name both a coordinate and a contact.")
     units = (*units, *("1" for _ in contacts)) if units else ()
@@ -54,8 +56,8 @@ def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
     Source: Johnson, Burden, Koditschek (2016), *A hybrid systems model for simple manipulation and self-manipulation systems*,
     Int. J. Robot. Res. 35, for modes that are sets of contacts.
     """
-    mode = system.modes.get("contacts")
-    if mode is None or not isinstance(mode.domain, ContactSet):
+    mode = next((each for each in system.modes.values() if isinstance(each.domain, ContactSet)), None)
+    if mode is None:
         raise ValueError("The system must be one that contact_system makes of contacts by name.")
     return mode.label("contacts", x)
 
@@ -63,7 +65,7 @@ def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
 # Sequences of sets
 
 
-def along(system: HybridSystem, sequence: Sequence[str]) -> tuple[HybridSystem, Sequence[str]]:
+def read_sequence(system: HybridSystem, sequence: Sequence[str]) -> tuple[HybridSystem, Sequence[str]]:
     """A system whose modes are the sets that a closed sequence names, and the sequence with the guard that ends each arc; as they
     are where it names no sets. What leads to another set than the next is `unexpected_transition`."""
     if isinstance(sequence, str) or len(system.names) > 1 or not any(":" in str(each) for each in sequence):
@@ -91,7 +93,9 @@ def along(system: HybridSystem, sequence: Sequence[str]) -> tuple[HybridSystem, 
             own = np.isin(np.arange(count), numbers) | ((k == 0) & ~np.isin(np.arange(count), named))
             reset = ft.partial(_leads, bodies, then)
             ways.append(Transition(name, after, change.guard, reset, ft.partial(_armed, armed, own)))
-    return HybridSystem(dict.fromkeys(ends, mode), ways, system.time_unit), tuple(arcs)
+    domains = {name: dataclasses.replace(bodies, only=PerMode(tuple(codes.tolist()))) for name, codes, _ in sets}
+    modes = {name: dataclasses.replace(mode, domain=domain) for name, domain in domains.items()}
+    return HybridSystem(modes, ways, system.time_unit), tuple(arcs)
 
 
 def _named(bodies: ContactSet, names: Sequence[str], text: str) -> tuple[str, np.ndarray, int | None]:

@@ -66,8 +66,8 @@ def contact_system(
 
     An impact's impulse $(p_n, p_t)$ stops the slip, or reverses it to $-e_t s^-$, if $|p_t| \le \mu_s p_n$; otherwise $p_t =
     -\mu_k p_n\,\mathrm{sign}(s^+ + e_t s^-)$. A plastic impact of one contact never adds energy. Newton's law of restitution
-    would at some impacts where friction is coupled to the gap (Kane, 1984). Poisson's law (`Contact(poisson=True)`) returns a
-    part of each normal impulse in place of the closing rate.
+    would at some impacts where friction is coupled to the gap (Kane, 1984). Poisson's law (`Contact(poisson=True)`) returns at
+    least a part of each normal impulse in place of the closing rate.
 
     How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push would
     close the gap (Painlevé's paradox). `gains_energy`: an impact would add energy. `not_unique`: friction allows an impact two

@@ -27,13 +27,13 @@ def start(
 
     **Arguments:** `system`, `params`: from `contact_system`, and its parameters. `x0`: positions and velocities, shape `(2 m,)`,
     in the units of the vector field. `t0`: the time. With contacts by name all works under `jit` and `vmap`, where nothing is
-    refused and the state of a start without solution is NaN; with a single contact the name of the mode is found, a static value,
-    so the arguments must have values.
+    refused and the state of a start without solution is NaN; with a single contact, and with a mode for each set of contacts as
+    in `ReturnMap.system`, the name of the mode is found, a static value, so the arguments must have values.
 
     **Returns:** the name of the mode, and the state, for `simulate`: $(q, v, \text{codes})$ with contacts by name, $(q, v)$ with
     a single contact. `ValueError` where a gap is negative, or closed and closing so that an impact is due; where a contact that
-    cannot slip slips, or the law of friction has no solution (Painlevé's paradox); for a system without contacts, and for a state
-    of another shape or that is not finite.
+    cannot slip slips, or the law of friction has no solution (Painlevé's paradox); for a set of contacts of which the system has
+    no mode; for a system without contacts, and for a state of another shape or that is not finite.
 
     **Example:**
 
@@ -64,18 +64,23 @@ def start(
     if not is_traced(x0) and not np.all(np.isfinite(np.asarray(x0))):
         raise ValueError(f"start: x0={x0} must be finite.")
     t = jnp.asarray(t0, x0.dtype)
+    if (isinstance(domain, Closed) or domain.only is not None) and is_traced((x0, params, t0)):
+        raise ValueError(
+            "start: the name of a mode is a static value, so that the state must have values. Call start outside of jit and "
+            "vmap, or use the system of contact_system(mechanism, {'foot': contact}, ...), whose contacts have names."
+        )
     if isinstance(domain, Closed):
-        if is_traced((x0, params, t0)):
-            raise ValueError(
-                "start: the name of a mode is a static value, so that the state must have values. Call start outside of jit and "
-                "vmap, or give the contact a name: contact_system(mechanism, {'foot': contact}, ...)."
-            )
         return _mode(system, domain, t, x0, params), x0
     codes, beyond, strikes, fits = eqx.filter_jit(ContactSet.begun)(domain, t, x0, params)
     if not is_traced((codes, beyond, strikes, fits)):
         _refuse(x0, names, beyond, strikes, ~fits)
     good = fits & ~jnp.any(beyond | strikes)
-    return system.names[0], nan_unless(good, jnp.concatenate([x0, codes.astype(x0.dtype)]))
+    name = system.names[0] if domain.only is None else domain.label(names, codes)
+    if name not in system.names:
+        raise ValueError(
+            f"start: at x0={np.asarray(x0)} the contacts are {name}, and the modes are {', '.join(system.names)}."
+        )
+    return name, nan_unless(good, jnp.concatenate([x0, codes.astype(x0.dtype)]))
 
 
 def _mode(system: HybridSystem, closed: Closed, t: Time, x0: State, params: Params) -> str:

@@ -29,7 +29,7 @@ def impact(
     $J$ has the rows of the gaps and of the slips of the contacts that are listed, all of which are closed; whatever else
     touches the ground leaves it freely. A contact that closes strikes, $\dot g^+ = -e\,\dot g^-$ with its `restitution`, and its
     impulse stops the slip where the friction allows that (always with `static=math.inf`); one that opens has no impulse. By
-    Poisson's law the impulses of restitution are $e$ times those of compression.
+    Poisson's law the impulses of restitution are $e$ times those of compression, or more where that holds a gap closed.
 
     **Arguments:** `mechanism`: free of the ground. `q`, `v`: positions and velocities before the impact, shape `(m,)`. `params`:
     of the mechanism and the contacts. `contacts`: one `Contact`, or several. `t`: the time, for contacts that depend on it.

@@ -156,6 +156,29 @@ def test_guess_whose_jump_has_two_preimages():
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize(
+    "jump, guesses",
+    [
+        # Its maximum 5 is at the orbit.
+        (lambda x: 5 - 4 * jnp.sin(jnp.pi / 4 * (x - 1)) ** 2, (1.0, 1 + 1e-6, 0.99)),
+        # Its least value near the orbit is 2. The second guess is no orbit, nor the image of a state about it.
+        (lambda x: 2 + (x - 1) ** 2 - 0.625 * (x - 1) ** 3, (1.0, 1.5)),
+    ],
+)
+def test_a_guess_far_from_the_jumps_of_states_about_it(jump, guesses):
+    """A stride leads from x to the jump of x + 2. The orbit at x = 1, whose jump comes from far away, is found from about it."""
+    run = hj.Mode(lambda t, x, p: jnp.stack([2 + 0 * x[0], 1 + 0 * x[1]]), ("x", "clock"))
+    reset = lambda t, x, p: jnp.stack([jump(x[0]), 0 * x[1]])
+    system = hj.HybridSystem({"run": run}, (hj.Transition("run", "run", lambda t, x, p: 1 - x[1], reset),))
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED)
+    find = jax.jit(lambda guess: hj.periodic_orbit(step, guess, None, throw=False))
+    for guess in guesses:
+        found = find(jnp.array([guess, 0.0]))
+        assert found.result == hj.RESULTS.successful
+        assert_allclose(found.x, [1, 0], rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.medium
 def test_a_guess_where_the_jump_is_not_finite():
     """The jump divides by a clock that is zero in the guess, so a search for the state before the jump cannot start there: the
     first evaluation flows from the guess itself."""
