@@ -34,9 +34,7 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
     """The matching of record `k` at the unknowns. **Arguments:** `labels`: of the kinds."""
     rows = [row for row, label in enumerate(record.labels) if label is not None]
     times, kinds = np.asarray(record.values[:, 0]), [labels.index(record.labels[row]) for row in rows]
-    params = problem.params_of(
-        theta, jax.tree.map(lambda leaf: leaf[k] if eqx.is_array(leaf) else leaf, problem.params)
-    )
+    params = problem.params_of_record(theta, k)
     first = problem.first_node(problem.start.numbers[k], problem.start.times[k], params)
     known: dict[int, list[_Chain]] = {-1: [_Chain(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]}
     ends: list[tuple[float, Matching, int]] = []

@@ -146,11 +146,11 @@ def fit(
     link, labels = _link(model, system, records, observe, start, params[0], max_jumps, integrator, divided)
     inside = NonlinearProgram(lambda u, carry: carry, unknowns.lower, unknowns.upper, 0, 0)
     guesses = starting_points(inside, unknowns, unknowns.vector(params[0]), starts, "fit")
-    lap = None
+    closing = None
     if isinstance(model, PeriodicOrbit):
         lap = ReturnMap(system, sequence=model.sequence, strides=model.strides, integrator=integrator)
-    closing = None if lap is None else MapLinks(lap, link.measured)
-    scales, prior = _scales(start, records, system, lap is not None), _prior(prior, unknowns)
+        closing = MapLinks(lap, link.measured)
+    scales, prior = _scales(start, records, system, closing is not None), _prior(prior, unknowns)
 
     def solved(matchings: Sequence[Matching]) -> Fitted:
         links = links_of(records, labels.index if labels else lambda label: 0, list(start.times), divided, matchings)
@@ -403,8 +403,7 @@ def _solved(
         size = jnp.where(size > 0, size, 1)
         problem, nodes = eqx.tree_at(lambda each: each.scales, problem, problem.scales * size), nodes / size
         problem = eqx.tree_at(lambda each: each.modes, problem, modes, is_leaf=lambda each: each is None)
-    integrator = problem.link.integrator if isinstance(problem.link, FlowLinks) else problem.link.step.integrator
-    reverse = integrator is not None and integrator.loop != "lax"
+    reverse = problem.link.integrator.loop != "lax"
     if reverse and bounded:
         raise ValueError("fit: bounds= need an integrator with a forward-mode adjoint. Give a prior= in their place.")
 

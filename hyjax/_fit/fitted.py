@@ -327,12 +327,8 @@ def fitted_of(
         return jnp.where(off[:, None] | off, jnp.nan, factor**2 * scale[:, None] * scale * of)
 
     n = free.theta.size
-    numbers = free.start * start.scale if start.free else start.numbers
-    arrays, rest = eqx.partition(problem.params, eqx.is_array)
-    params = [
-        problem.params_of(free.theta, eqx.combine(jax.tree.map(lambda leaf, k=k: leaf[k], arrays), rest))
-        for k in range(len(records))
-    ]
+    numbers = start.at(free.start)
+    params = [problem.params_of_record(free.theta, k) for k in range(len(records))]
     sizes = jnp.concatenate([free.theta, free.start.ravel()])
     relative = 1 / jnp.where(sizes == 0, 1, sizes)
     predicted = tuple(_rows(problem, reached, record, k) for k, record in enumerate(records))

@@ -73,6 +73,10 @@ class Start(eqx.Module):
     way: Int[Array, ""]
     free: bool = eqx.field(static=True)
 
+    def at(self, unknown: Float[Array, "records numbers"]) -> Float[Array, "records numbers"]:
+        """The numbers of the start with the unknowns `Free.start`."""
+        return unknown * self.scale if self.free else self.numbers
+
 
 class Chain(eqx.Module):
     """The links of all records as the model predicts them. **Attributes:** `reached`: of each link. `gaps`: shape `(rows,)`,
@@ -102,11 +106,15 @@ class FitProblem(eqx.Module):
     @property
     def system(self) -> HybridSystem:
         """The system of the links."""
-        return self.link.automaton.system if isinstance(self.link, FlowLinks) else self.link.step.system
+        return self.link.system
 
     def params_of(self, theta: Float[Array, " n"], params: Params) -> Params:
         """The parameters of a record with the unknowns."""
         return dataclasses.replace(self.unknowns, params=params).params_at(theta)
+
+    def params_of_record(self, theta: Float[Array, " n"], k: int) -> Params:
+        """The parameters of record `k` with the unknowns."""
+        return self.params_of(theta, jax.tree.map(lambda leaf: leaf[k] if eqx.is_array(leaf) else leaf, self.params))
 
     def first_node(self, numbers: Float[Array, " numbers"], time: Time, params: Params) -> Node:
         """The start of a record."""
@@ -121,7 +129,7 @@ class FitProblem(eqx.Module):
 
     def chain(self, free: Free) -> Chain:
         """All links."""
-        start, own = self.start, free.start * self.start.scale if self.start.free else self.start.numbers
+        start, own = self.start, self.start.at(free.start)
         arrays, rest = eqx.partition(self.params, eqx.is_array)
 
         def one(arrays, links, numbers, time, nodes, modes):
@@ -180,7 +188,7 @@ def roll_out(problem: FitProblem, free: Free) -> tuple[Float[Array, "records nod
     """First guesses of the nodes between links, and their modes and ways: each link is followed from where the data say that the
     link before ended, with the coordinates that were measured there."""
     seen, (arrays, rest) = problem.link.measured, eqx.partition(problem.params, eqx.is_array)
-    own = free.start * problem.start.scale if problem.start.free else problem.start.numbers
+    own = problem.start.at(free.start)
 
     def measured(z, mode, values, weights):
         for k in range(seen.places.shape[1]):
@@ -344,10 +352,8 @@ def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, 
     flat, unravel = ravel_pytree(free)
     last = -root @ jnp.where(real, u.T @ r, 0)
     size = jnp.sqrt(jnp.mean(r**2))
-    settled = (
-        jnp.max(jnp.abs(jnp.where(determined & real, u.T @ r, 0)), initial=0)
-        <= SETTLED * size + max(TINY, 50 * eps) * problem.signal()
-    )
+    removed = jnp.where(determined & real, u.T @ r, 0)
+    settled = jnp.max(jnp.abs(removed), initial=0) <= SETTLED * size + max(TINY, 50 * eps) * problem.signal()
     closed = jnp.max(jnp.abs(chain.gaps), initial=0) <= max(CLOSED, 1e3 * eps)
     good = chain.result == RESULTS.successful
     result = choose(good & ~(settled & closed), RESULTS.optimum_not_found, chain.result)

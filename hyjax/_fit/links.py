@@ -18,7 +18,7 @@ from .._numerics.trees import select
 from .._orbit.return_map import ReturnMap
 from .._orbit.stride import Stride
 from .._system.results import choose, RESULTS
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Transition
 from .._system.types import Params, State, Time
 from .recording import BEFORE, Links, NONE
 
@@ -85,28 +85,22 @@ def measured_of(
     before = [name.endswith(BEFORE) and name not in known for name in names]
     own = [name.removesuffix(BEFORE) if early else name for name, early in zip(names, before, strict=True)]
 
-    def places(mode: Mode) -> list[int | None]:
-        return [mode.coordinates.index(name) if name in mode.coordinates else None for name in own]
-
-    given = {name: Observed(tuple(observed.get(*pair) for pair in zip(own[1:], places(mode)[1:], strict=True)))
-             for name, mode in system.modes.items()}  # fmt: skip
+    of_modes = [mode.coordinates for mode in system.modes.values()]
+    places = [[each.index(name) if name in each else None for name in own] for each in of_modes]
+    seen = [Observed(tuple(observed.get(*pair) for pair in zip(own[1:], row[1:], strict=True))) for row in places]
+    given = dict(zip(system.names, seen, strict=True))
     of_mode = functions_by_mode(
         system, given, (params,), (len(names) - 1,), t, dtype, "fit: observe", "and each must return a number"
     )
-    free = [
-        [-1 if k is None or name in observed else k for k, name in zip(places(mode), own, strict=True)]
-        for mode in system.modes.values()
-    ]
-    has = [
-        [name in observed or name == "time" or k is not None for k, name in zip(places(mode), own, strict=True)]
-        for mode in system.modes.values()
-    ]
+    pairs = [list(zip(row, own, strict=True)) for row in places]
+    free = [[-1 if k is None or name in observed else k for k, name in row] for row in pairs]
+    has = [[name in observed or name == "time" or k is not None for k, name in row] for row in pairs]
     return Measured(of_mode, tuple(before), jnp.array(free), jnp.array(has))
 
 
 class FlowLinks(eqx.Module):
     """Links of a simulation. **Attributes:** `kinds`: for each kind of event the ways that it takes. `max_jumps`: in a link,
-    static. `samples`: whether there are samples, static."""
+    static. `longest`: the time within which an event must come."""
 
     automaton: Automaton
     measured: Measured
@@ -114,6 +108,10 @@ class FlowLinks(eqx.Module):
     integrator: Integrators
     max_jumps: int = eqx.field(static=True)
     longest: Float[Array, ""]
+
+    @property
+    def system(self) -> HybridSystem:
+        return self.automaton.system
 
     def __call__(self, node: Node, link: Links, params: Params) -> Reached:
         """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`."""
@@ -216,6 +214,15 @@ class MapLinks(eqx.Module):
 
     step: ReturnMap
     measured: Measured
+
+    @property
+    def system(self) -> HybridSystem:
+        return self.step.system
+
+    @property
+    def integrator(self) -> Integrators:
+        assert self.step.integrator is not None
+        return self.step.integrator
 
     @property
     def closing_way(self) -> Transition:
