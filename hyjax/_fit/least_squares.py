@@ -73,7 +73,7 @@ class Start(eqx.Module):
     way: Int[Array, ""]
     free: bool = eqx.field(static=True)
 
-    def at(self, unknown: Float[Array, "records numbers"]) -> Float[Array, "records numbers"]:
+    def at(self, unknown: Float[Array, "records unknown"]) -> Float[Array, "records numbers"]:
         """The numbers of the start with the unknowns `Free.start`."""
         return unknown * self.scale if self.free else self.numbers
 

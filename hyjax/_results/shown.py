@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.core
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import ArrayLike, PyTree
 
 from .._system.results import Code
 from .table import Table
@@ -66,13 +66,13 @@ def _is_concrete(result: eqx.Module) -> bool:
     return bool(leaves) and all(isinstance(leaf, values) for leaf in leaves) and not is_traced(leaves)
 
 
-def one_of_batch(name: str, value: Array, what: str) -> None:
+def one_of_batch(name: str, value: ArrayLike, what: str) -> None:
     """`ValueError` from the function `name` where the number `value` of a result is that of a batch."""
     if np.ndim(value):
         raise ValueError(f"{name}: this is a batch of {len(value)} {what}. Take one of them, as batch[0].")
 
 
-def lanes(found: PyTree, value: Array, i: Any, what: str) -> Any:
+def lanes(found: PyTree, value: ArrayLike, i: Any, what: str) -> Any:
     """One lane, or several, of a batch, whose number `value` has one axis or more. `TypeError` for one result; `IndexError` for a
     lane that there is not, which ends a loop over the batch."""
     if np.ndim(value) == 0:
