@@ -75,9 +75,8 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
 def _following(problem: FitProblem, params, nodes: Node, kinds: Array):
     """The next events of their kinds after each node, one after the other, and whether there are."""
     blank = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0, 0]), problem.links)
-    blank = eqx.tree_at(
-        lambda link: (link.times, link.sample_values), blank, (blank.times[:0], blank.sample_values[:0])
-    )
+    none = lambda link: (link.times, link.sample_values, link.sample_weights, link.sample_rows)
+    blank = eqx.tree_at(none, blank, [each[:0] for each in none(blank)])
 
     def one(node, kind):
         link = eqx.tree_at(lambda each: each.kind, blank, kind)

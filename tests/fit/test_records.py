@@ -1,0 +1,56 @@
+"""Records of `examples/data`, which hyjax made with noise: their parameters are found again within the errors predicted."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import records
+
+import hyjax as hj
+from hyjax.models import buck_converter as buck
+
+
+def found_again(fit, names, truth):
+    """The fit is right within the errors that it states, and so is the size of the residuals."""
+    assert fit.result == "successful" and fit.names == names and fit.matching == (((), ()),)
+    known = np.array([float(getattr(truth, name)) for name in names])
+    # Three numbers of a normal distribution: beyond 3.5 deviations one time in 700; chi-square likewise.
+    assert np.all(np.abs(np.asarray(fit.values) - known) < 3.5 * fit.standard_errors)
+    assert abs(float(fit.chi_square) - int(fit.degrees)) < 3.5 * np.sqrt(2 * int(fit.degrees))
+    # And the errors are no larger than what three parameters of such a record should have.
+    assert np.all(fit.standard_errors < 0.015 * known)
+
+
+@pytest.mark.medium
+def test_compass_gait_from_markers():
+    """Slope, mass ratio and leg length from markers on hip and feet; where the walker was at the start is not known either."""
+    truth, names = records.walking, ("slope", "mu", "leg_length")
+    guess = dataclasses.replace(truth, slope=jnp.array(0.045), mu=jnp.array(1.2), leg_length=jnp.array(0.92))
+    fit = hj.fit(
+        records.walker, records.HERE / "compass_markers.csv", guess, over=lambda p: (p.slope, p.mu, p.leg_length),
+        x0=(records.after_strike, jnp.array([0.22, -1.1, -0.25])), mode="swing", observe=records.markers,
+        noise=records.marker_noise,
+    )  # fmt: skip
+    found_again(fit, names, truth)
+
+
+@pytest.mark.medium
+def test_buck_converter_from_its_waveform(tmp_path):
+    truth, names = records.circuit, ("resistance", "inductance", "capacitance")
+    guess = dataclasses.replace(
+        truth, resistance=jnp.array(22.0), inductance=jnp.array(20.0), capacitance=jnp.array(0.047)
+    )
+
+    def fit(path):
+        return hj.fit(
+            buck.system, path, guess, over=lambda p: (p.resistance, p.inductance, p.capacitance), mode="off",
+            x0=(records.at_the_foot, jnp.array([12.0, 0.65])), noise=records.waveform_noise, max_jumps=8,
+        )  # fmt: skip
+
+    path = records.HERE / "buck_waveform.csv"
+    found_again(fit(path), names, truth)
+    # The units in the headings are those of the model.
+    (tmp_path / "wrong.csv").write_text(path.read_text().replace("(V)", "(mV)"))
+    with pytest.raises(ValueError, match="'voltage' is in mV, the system's in V"):
+        fit(tmp_path / "wrong.csv")
