@@ -32,7 +32,7 @@ from .._system.types import Params
 from .._system.where import Where
 from .alignment import match
 from .fitted import Fitted, fitted_of
-from .least_squares import FitProblem, Free, roll_out, solve, solve_bounded, Start
+from .least_squares import Division, FitProblem, Free, solve, solve_bounded, Start
 from .links import FlowLinks, MapLinks, measured_of
 from .recording import links_of, Matching, Recording, recording, ways_of
 
@@ -393,16 +393,12 @@ def _solved(
         if problem.start.free
         else jnp.zeros((len(records), 0), guesses.dtype)
     )
-    count = problem.links.kind.shape[1]
-    nodes = jnp.zeros((len(records), 0, problem.scales.size), guesses.dtype)
-    if divided and count > 1:
-        nodes, modes = roll_out(problem, Free(guesses[0], own, nodes))
-        size = jax.lax.stop_gradient(jnp.max(jnp.abs(nodes), axis=(0, 1))).at[0].set(0)
-        # On the surface of a guard a coordinate may be zero at every node.
-        size = jnp.maximum(size, 1e-3 * jnp.max(size)).at[0].set(1)
-        size = jnp.where(size > 0, size, 1)
-        problem, nodes = eqx.tree_at(lambda each: each.scales, problem, problem.scales * size), nodes / size
-        problem = eqx.tree_at(lambda each: each.modes, problem, modes, is_leaf=lambda each: each is None)
+    between = problem.links.kind.shape[1] - 1 if divided else 0
+    nodes = jnp.zeros((len(records), between, problem.scales.size), guesses.dtype)
+    if between:
+        number = jnp.zeros((len(records), between), int)
+        division = Division(number, number, jnp.array(True))
+        problem = eqx.tree_at(lambda each: each.division, problem, division, is_leaf=lambda each: each is None)
     reverse = problem.link.integrator.loop != "lax"
     if reverse and bounded:
         raise ValueError("fit: bounds= need an integrator with a forward-mode adjoint. Give a prior= in their place.")

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from .._flow.simulate import simulate
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import short_run
+from .._numerics.linearize import linearizable
 from .._results.installed import load_xarray
 from .._results.labels import named_params
 from .._results.registry import draw
@@ -117,11 +118,16 @@ class Fitted(Shown):
         **Arguments:** `values`: of the fitted parameters, in their units; after them the numbers of a start that was fitted. The
         deviation is that of the fit. `ValueError` for a fit that was loaded from a file, and for one of a closed orbit.
         """
-        problem, free, weights = self._unconstrained(values)
-        chain = problem.chain(free)
-        r = problem.residuals(free, chain) / self._factor
-        scale = jnp.where(weights > 0, weights / (jnp.sqrt(2 * jnp.pi) * self._factor), 1)
-        return nan_unless(chain.result == RESULTS.successful, -r @ r / 2 + jnp.sum(jnp.log(scale)))
+
+        def density(values):
+            problem, free, weights = self._unconstrained(values)
+            chain = problem.chain(free)
+            r = problem.residuals(free, chain) / self._factor
+            scale = jnp.where(weights > 0, weights / (jnp.sqrt(2 * jnp.pi) * self._factor), 1)
+            return nan_unless(chain.result == RESULTS.successful, -r @ r / 2 + jnp.sum(jnp.log(scale))), None
+
+        lax = self.fitted_problem.link.integrator.loop == "lax"
+        return (linearizable(density, values) if lax else density(values))[0]
 
     @property
     def _factor(self) -> Scalar:
@@ -190,7 +196,7 @@ class Fitted(Shown):
         n, start = len(self.names), problem.start
         numbers = values[n:].reshape(start.numbers.shape) / start.scale if start.free else start.numbers[:, :0]
         nodes = jnp.zeros((len(self.records), 0, problem.scales.size), values.dtype)
-        own, free = dataclasses.replace(problem, modes=None), Free(values[:n] / problem.unknowns.scale, numbers, nodes)
+        own, free = dataclasses.replace(problem, division=None), Free(values[:n] / problem.unknowns.scale, numbers, nodes)
         prior = [] if own.prior is None else [own.prior[1] / problem.unknowns.scale]
         weights = [own.links.weights.ravel(), own.links.sample_weights.ravel(), *prior]
         return own, free, jnp.concatenate(weights)

@@ -27,11 +27,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.jump import reset
+from .._numerics.linearize import with_columns
+from .._numerics.trees import select, without_tangents
 from .._optimize.interior_point import InteriorPoint, minimize
 from .._optimize.nonlinear_program import NonlinearProgram, Sample
 from .._optimize.orbit_program import Unknowns
@@ -43,8 +44,11 @@ from .recording import Links, NONE
 
 # Weights of the gaps, in units of the largest ratio of a measurement to its deviation.
 WEIGHTS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e3)
-# The relative change of unknowns and residuals that ends a search; of those before the last two.
-EXACT, ROUGH = 1e-11, 1e-5
+# A step that is to lower the residuals by this part, or in an exact fit by this part of the data's size, is the last one; and of
+# the stages before the last two.
+EXACT, FINEST, ROUGH = 1e-6, 1e-11, 1e-2
+# The first and least damping, relative to the squares of the columns of the Jacobian; and the largest of a last step.
+DAMPING, LEAST, SMALL = 1e-3, 1e-16, 1e-14
 # The largest part of the residuals, in units of their size, that another step would remove; and of an exact fit, of the data's.
 SETTLED, TINY = 1e-5, 1e-9
 # The largest gap, relative to the state.
@@ -80,18 +84,27 @@ class Start(eqx.Module):
 
 class Chain(eqx.Module):
     """The links of all records as the model predicts them. **Attributes:** `reached`: of each link. `gaps`: shape `(rows,)`,
-    relative to the state. `result`: the first code of a link."""
+    relative to the state. `result`: the first code of a link. `likely`: where the links after the first begin by the data."""
 
     reached: Reached
+    likely: Node
     gaps: Float[Array, " rows"]
     result: RESULTS
 
 
+class Division(eqx.Module):
+    """Of links that begin at free states, all but the first of a record. **Attributes:** `mode`, `way`: there, shape
+    `(records, links - 1)`. `rolled`: whether a link begins instead where the link before and the data say."""
+
+    mode: Int[Array, "records nodes"]
+    way: Int[Array, "records nodes"]
+    rolled: Bool[Array, ""]
+
+
 class FitProblem(eqx.Module):
     """Residuals and constraints of a fit. **Attributes:** `params`: of each record, array leaves with an axis for records.
-    `prior`: mean and one over the deviation of `theta`. `closing`: the lap of which the start is to be the end. `modes`:
-    where the links begin, and the ways of their jumps, after the first, shape `(records, links - 1)`; `None` where the links
-    follow from the start. `scales`: of time and state."""
+    `prior`: mean and one over the deviation of `theta`. `closing`: the lap of which the start is to be the end. `division`:
+    `None` where the links follow from the start. `scales`: of time and state."""
 
     link: FlowLinks | MapLinks
     links: Links
@@ -100,7 +113,7 @@ class FitProblem(eqx.Module):
     start: Start
     prior: tuple[Float[Array, " n"], Float[Array, " n"]] | None
     closing: MapLinks | None
-    modes: tuple[Int[Array, "records nodes"], Int[Array, "records nodes"]] | None
+    division: Division | None
     scales: Float[Array, " coordinates"]
 
     @property
@@ -132,36 +145,70 @@ class FitProblem(eqx.Module):
         start, own = self.start, self.start.at(free.start)
         arrays, rest = eqx.partition(self.params, eqx.is_array)
 
-        def one(arrays, links, numbers, time, nodes, modes):
+        def one(arrays, links, numbers, time, nodes, division):
             params = self.params_of(free.theta, eqx.combine(arrays, rest))
             first = self.first_node(numbers, time, params)
-            if self.modes is None:
+            # The start has a tangent, perhaps of zero, so that JAX derives the loops of a link once, and not for each start anew.
+            nothing = 0 * jnp.sum(free.theta)
+            first = eqx.tree_at(lambda node: (node.t, node.z), first, (first.t + nothing, first.z + nothing))
+            if division is None:
                 follow = lambda node, link: ((found := self.link(node, link, params)).node, found)
                 _, reached = jax.lax.scan(follow, first, links)
-                gaps, fits = jnp.zeros(0, time.dtype), jnp.array(True)
+                likely, gaps, fits = reached.node, jnp.zeros(0, time.dtype), jnp.array(True)
             else:
                 given = nodes * self.scales
-                begin = Node(given[:, 0], given[:, 1:], *modes)
+                begin = Node(given[:, 0], given[:, 1:], division.mode, division.way)
+
+                def follow(node, each):
+                    link, own = each
+                    found = self.link(select(division.rolled, node, own), link, params)
+                    after = self.likely(node, found.node, link)
+                    return after, (found, after)
+
                 every = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, begin)
-                reached = jax.vmap(lambda node, link: self.link(node, link, params))(every, links)
+                _, (reached, likely) = jax.lax.scan(follow, without_tangents(first), (links, every))
                 ends = jnp.column_stack([reached.node.t, reached.node.z])[:-1]
-                same = (reached.node.mode[:-1] == modes[0]) & (reached.node.way[:-1] == modes[1])
+                same = (reached.node.mode[:-1] == begin.mode) & (reached.node.way[:-1] == begin.way)
                 gaps, fits = jnp.ravel(ends / self.scales - nodes), jnp.all(same)
             if self.closing is not None:
                 lap = self.closing(first, jax.tree.map(lambda leaf: leaf[0], links), params)
                 gaps = jnp.append(gaps, (lap.node.z - first.z) / self.scales[1:])
-            return reached, gaps, fits
+            return reached, likely, gaps, fits
 
-        reached, gaps, fits = jax.vmap(one)(arrays, self.links, own, start.times, free.nodes, self._modes())
+        division = self.division and dataclasses.replace(
+            self.division, rolled=jnp.broadcast_to(self.division.rolled, len(start.times))
+        )
+        reached, likely, gaps, fits = by_record(one)(arrays, self.links, own, start.times, free.nodes, division)
         codes = jnp.ravel(reached.result._value)
         bad = codes != RESULTS.successful._value
         first_code = eqx.tree_at(lambda r: r._value, RESULTS.successful, codes[jnp.argmax(bad)])
         result = choose(jnp.all(fits) | jnp.any(bad), first_code, RESULTS.unexpected_transition)
-        return Chain(reached, jnp.ravel(gaps), result)
+        return Chain(reached, likely, jnp.ravel(gaps), result)
 
-    def _modes(self):
-        none = jnp.zeros((len(self.start.times), 0), int)
-        return (none, none) if self.modes is None else self.modes
+    def likely(self, before: Node, found: Node, link: Links) -> Node:
+        """A first guess of the node at the end of a link, from the one `before`: what the link `found`, and in its place the
+        coordinates that were measured."""
+        seen, before, found = self.link.measured, *without_tangents((before, found))
+
+        def measured(z, values, weights):
+            for k in range(seen.places.shape[1]):
+                place = seen.places[found.mode, k]
+                z = jnp.where((place >= 0) & (weights[k] > 0), z.at[place].set(values[k]), z)
+            return z
+
+        z = measured(found.z, link.values, jnp.where(seen.before, link.weights, 0))
+        if link.times.shape[-1]:
+            k = jnp.maximum(jnp.sum(link.sample_rows >= 0) - 1, 0)
+            z = jnp.where(link.row < 0, measured(z, link.sample_values[k], link.sample_weights[k]), z)
+        z, mode, way = jnp.where(jnp.isfinite(z), z, before.z), found.mode, found.way
+        if isinstance(self.link, FlowLinks) and self.system.transitions:
+            # Where no event was found, the first way that its label allows.
+            likely = jnp.argmax(self.link.kinds[jnp.maximum(link.kind, 0)])
+            names, ways = self.system.names, self.system.ways[:, 0]
+            sources = jnp.array([names.index(self.system.transitions[k].source) for k in ways])
+            lost = (way < 0) & (link.kind >= 0)
+            mode, way = jnp.where(lost, sources[likely], mode), jnp.where(lost, likely, way)
+        return Node(jnp.where(link.kind == NONE, before.t, link.end), z, mode, way)
 
     def residuals(self, free: Free, chain: Chain) -> Float[Array, " rows"]:
         """$r$: at the ends of links, at samples, and of the prior."""
@@ -184,47 +231,15 @@ class FitProblem(eqx.Module):
         return jnp.where(largest > 0, largest, 1)
 
 
-def roll_out(problem: FitProblem, free: Free) -> tuple[Float[Array, "records nodes coordinates"], tuple]:
-    """First guesses of the nodes between links, and their modes and ways: each link is followed from where the data say that the
-    link before ended, with the coordinates that were measured there."""
-    seen, (arrays, rest) = problem.link.measured, eqx.partition(problem.params, eqx.is_array)
-    own = problem.start.at(free.start)
+def by_record(fn: Callable) -> Callable:
+    """`jax.vmap(fn)`. One record alone is no batch, which takes longer to compile."""
 
-    def measured(z, mode, values, weights):
-        for k in range(seen.places.shape[1]):
-            place = seen.places[mode, k]
-            z = jnp.where((place >= 0) & (weights[k] > 0), z.at[place].set(values[k]), z)
-        return z
+    def every(*args):
+        if len(jax.tree.leaves(args)[0]) > 1:
+            return jax.vmap(fn)(*args)
+        return jax.tree.map(lambda leaf: leaf[None], fn(*jax.tree.map(lambda leaf: leaf[0], args)))
 
-    def last(link):
-        k = jnp.maximum(jnp.sum(link.sample_rows >= 0) - 1, 0)
-        return link.sample_values[k], link.sample_weights[k]
-
-    def one(arrays, links, numbers, time):
-        params = problem.params_of(free.theta, eqx.combine(arrays, rest))
-
-        def follow(node, link):
-            found = problem.link(node, link, params).node
-            z = measured(found.z, found.mode, link.values, jnp.where(seen.before, link.weights, 0))
-            if link.times.shape[-1]:
-                z = jnp.where(link.row < 0, measured(z, found.mode, *last(link)), z)
-            z = jnp.where(jnp.isfinite(z), z, node.z)
-            mode, way = found.mode, found.way
-            if isinstance(problem.link, FlowLinks) and problem.system.transitions:
-                # Where no event was found, the first way that its label allows.
-                likely = jnp.argmax(problem.link.kinds[jnp.maximum(link.kind, 0)])
-                names, ways = problem.system.names, problem.system.ways[:, 0]
-                sources = jnp.array([names.index(problem.system.transitions[k].source) for k in ways])
-                lost = (way < 0) & (link.kind >= 0)
-                mode, way = jnp.where(lost, sources[likely], mode), jnp.where(lost, likely, way)
-            after = Node(jnp.where(link.kind == NONE, node.t, link.end), z, mode, way)
-            return after, after
-
-        _, nodes = jax.lax.scan(follow, problem.first_node(numbers, time, params), links)
-        table = jnp.column_stack([nodes.t, nodes.z]) / problem.scales
-        return table[:-1], (nodes.mode[:-1], nodes.way[:-1])
-
-    return jax.vmap(one)(arrays, problem.links, own, problem.start.times)
+    return every
 
 
 class Solved(eqx.Module):
@@ -246,47 +261,163 @@ class Solved(eqx.Module):
     result: RESULTS
 
 
-def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Solved:
-    """The least squares nearest to `free`, by Levenberg and Marquardt's method."""
-    signal = jax.lax.stop_gradient(problem.signal())
-    constrained = problem.modes is not None or problem.closing is not None
-    options = {"jac": "bwd" if reverse else "fwd"}
-    dtype, wide = free.theta.dtype, jnp.result_type(float)
+class Evaluated(eqx.Module):
+    """The rows at a point of all unknowns, with their Jacobians: `jacobian` of the residuals `r`, `constraints` of the gaps."""
 
-    def function(free, args):
-        weight, dual = args
-        free = narrow(free)
+    r: Float[Array, " rows"]
+    jacobian: Float[Array, "rows unknowns"]
+    constraints: Float[Array, "gaps unknowns"]
+    chain: Chain
+
+
+def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
+    """Residuals, gaps and Jacobians, by one pass through all links. **Arguments:** `reverse`: by reverse mode, static."""
+
+    def rows(free):
         chain = problem.chain(free)
         r = problem.residuals(free, chain)
-        rows = jnp.concatenate([r, weight * chain.gaps + dual / weight]) if constrained else r
-        return rows.astype(wide), (chain, r)
+        return (r, chain.gaps), (r, chain)
 
-    # optimistix 0.1 mixes its own float64 with unknowns in float32, where JAX has both.
-    narrow = lambda free: jax.tree.map(lambda leaf: leaf.astype(dtype), free)
+    if reverse:
+        flat, unravel = ravel_pytree(free)
+        (jacobian, constraints), (r, chain) = jax.jacrev(lambda u: rows(unravel(u)), has_aux=True)(flat)
+        return Evaluated(r, jacobian, constraints, chain)
+    # No link depends on the start of another record, or on another node: one tangent serves a number of all starts, or nodes.
+    (n, (records, s)), nodes = (free.theta.size, free.start.shape), free.nodes.shape[1]
+    size = free.nodes.shape[2] if nodes else 0
 
-    def stage(carry, each):
-        free, dual, steps = carry
-        weight, tolerance = each
-        method = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
-        found = optx.least_squares(
-            function, method, free, (weight, dual), has_aux=True, max_steps=max_steps, throw=False, options=options
-        )
-        chain, r = found.aux
-        flat, unravel = ravel_pytree(found.value)
-        push = lambda direction: found.state.f_info.jac.mv(unravel(direction))
-        rows = jax.vmap(push, out_axes=-1)(jnp.eye(flat.size, dtype=flat.dtype))
-        carry = found.value, dual + weight**2 * chain.gaps, steps + found.stats["num_steps"]
-        rows = rows.astype(dtype)
-        return carry, (chain, r, rows[: r.size], rows[r.size :] / weight)
+    def shifted(v):
+        theta, start, node = jnp.split(v, [n, n + s])
+        return rows(Free(free.theta + theta, free.start + start, free.nodes + node if nodes else free.nodes))
 
-    exact = max(EXACT, 50 * float(jnp.finfo(dtype).eps))
-    weights = WEIGHTS if constrained else (1.0,)
-    tolerances = jnp.array([max(ROUGH, exact)] * (len(weights) - 2) + [exact] * min(len(weights), 2), wide)
-    gaps = eqx.filter_eval_shape(problem.chain, free).gaps
-    begin = jax.tree.map(lambda leaf: leaf.astype(wide), free), jnp.zeros(gaps.shape, dtype), jnp.array(0)
-    (free, _, steps), last = jax.lax.scan(stage, begin, (signal * jnp.array(weights, dtype), tolerances))
-    chain, r, jacobian, constraints = jax.tree.map(lambda leaf: leaf[-1], last)
-    return _judged(problem, narrow(free), chain, r, jacobian, constraints, steps, jnp.zeros(free.theta.size, bool))
+    none = jnp.zeros(n + s + size, free.theta.dtype)
+    (r, gaps), (by, by_gaps), (_, chain) = with_columns(shifted, none)
+
+    def spread(by, record, link):
+        """The columns of all unknowns. **Arguments:** `record`, `link`: those of each row, static."""
+        of_record = record[:, None] == np.arange(records)
+        of_node = np.repeat(of_record, nodes, axis=1) & (link[:, None] == np.tile(np.arange(1, nodes + 1), records))
+        place = lambda own, by: jnp.where(own[..., None], by[:, None], 0)
+        put = lambda own, by: jnp.reshape(place(own, by), (len(by), own.shape[1] * by.shape[1]))
+        return jnp.column_stack([by[:, :n], put(of_record, by[:, n : n + s]), put(of_node, by[:, n + s :])])
+
+    *shape, quantities = problem.links.sample_values.shape
+    places = [np.indices((*shape[:2], many)).reshape(3, -1) for many in (quantities, shape[2] * quantities)]
+    prior = np.full((3, len(r) - sum(each.shape[1] for each in places)), -1)
+    jacobian = spread(by, *np.concatenate([*places, prior], axis=1)[:2])
+    # At the end of a link the gap has the next node too, of which the tangent is taken off.
+    each = len(gaps) // records
+    link = np.tile(np.append(np.repeat(np.arange(nodes), size), np.zeros(each - nodes * size, int)), records)
+    record, place = np.repeat(np.arange(records), each), np.tile(np.arange(each) < nodes * size, records)
+    ends = jnp.eye(max(size, 1), dtype=by_gaps.dtype)[np.arange(each) % max(size, 1)][:, :size]
+    by_gaps = by_gaps.at[:, n + s :].add(jnp.where(place[:, None], jnp.tile(ends, (records, 1)), 0))
+    constraints = spread(by_gaps, record, link)
+    constraints = constraints.at[np.flatnonzero(place), n + records * s + np.arange(place.sum())].add(-1)
+    return Evaluated(r, jacobian, constraints, chain)
+
+
+class _Search(NamedTuple):
+    """Of Levenberg and Marquardt's method the point `trial` that is evaluated next; the best one, `u`, with its rows `at`; the
+    `expected` fall of the cost at the trial; the `divided` states' modes and scales; `steps` in all, `tried` in the stage."""
+
+    trial: Array
+    u: Array
+    at: Evaluated
+    divided: tuple[Division | None, Array]
+    dual: Array
+    damping: Scalar
+    growth: Scalar
+    expected: Scalar
+    stage: Int[Array, ""]
+    steps: Int[Array, ""]
+    tried: Int[Array, ""]
+
+
+def rolled_out(problem: FitProblem, likely: Node) -> tuple[Array, tuple[Division, Array]]:
+    """The nodes between links at a first guess, scaled, with their modes and scales."""
+    nodes = jnp.concatenate([likely.t[..., None], likely.z], axis=-1)[:, :-1] / problem.scales
+    size = jnp.max(jnp.abs(nodes), axis=(0, 1))[1:]
+    # On the surface of a guard a coordinate may be zero at every node.
+    size = jnp.maximum(size, 1e-3 * jnp.max(size))
+    size = jnp.append(jnp.ones(1, size.dtype), jnp.where(size > 0, size, 1))
+    return nodes / size, (Division(likely.mode[:, :-1], likely.way[:, :-1], jnp.array(False)), problem.scales * size)
+
+
+def _no(each) -> bool:
+    return each is None
+
+
+def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Solved:
+    """The least squares nearest to `free`, by Levenberg and Marquardt's method."""
+    problem, free = without_tangents((problem, free))
+    flat, unravel = ravel_pytree(free)
+    # Traced once, for the shapes and the loop.
+    divided = lambda problem: (problem.division, problem.scales)
+    where = lambda u, division: evaluated(eqx.tree_at(divided, problem, division, is_leaf=_no), unravel(u), reverse)
+    evaluate = eqx.filter_closure_convert(where, flat, divided(problem))
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), evaluate.out_struct)
+    signal, eps = problem.signal(), float(jnp.finfo(flat.dtype).eps)
+    finest = max(FINEST, 50 * eps) * signal
+    stages, rolls = len(WEIGHTS) if blank.chain.gaps.size else 1, int(problem.division is not None)
+    weights = signal * jnp.array(WEIGHTS if stages > 1 else (1.0,), flat.dtype)
+    last = lambda search: search.stage >= stages - 2
+
+    def rows(at: Evaluated, dual, stage):
+        weight = weights[jnp.minimum(stage, stages - 1)]
+        return jnp.append(at.r, weight * at.chain.gaps + dual / weight), weight
+
+    def step(search: _Search) -> _Search:
+        new, one = evaluate(search.trial, search.divided), jnp.ones((), flat.dtype)
+        cost, other = (jnp.sum(rows(at, search.dual, search.stage)[0] ** 2) for at in (search.at, new))
+        fall, first = cost - other, search.steps == rolls
+        # Below the errors of the flow nothing tells.
+        rounding = 2 * jnp.sqrt(cost) * finest
+        finite = jnp.isfinite(other) & jnp.all(jnp.isfinite(new.jacobian)) & jnp.all(jnp.isfinite(new.constraints))
+        good = RESULTS.successful
+        lost = (search.at.chain.result == good) & (new.chain.result != good)
+        better = first | (finite & ~lost & (fall > -rounding))
+        u, at = select(better, (search.trial, new), (search.u, search.at))
+        # How well the linearization foretold the fall.
+        part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
+        part = jnp.where(first, 0.5, part)
+        smaller = search.damping * jnp.where(part > 0.75, 1e-2 * one, jnp.where(part > 0.25, 1, 4))
+        larger = jnp.maximum(search.damping, 1e-6) * search.growth
+        damping = jnp.where(better, jnp.maximum(smaller, LEAST), larger)
+        growth = jnp.where(better, 4 * one, 2 * search.growth)
+
+        part, limit = jnp.where(last(search), EXACT, ROUGH), jnp.where(last(search), SMALL, 1e-2)
+        least = part**2 * cost + jnp.where(last(search), finest, 0) ** 2
+        ends = better & ~first & (search.expected <= least) & (search.damping <= limit)
+        ends = ends | (search.tried + 1 >= max_steps) | (damping > 1 / LEAST) | ~jnp.isfinite(jnp.sum(at.r))
+        weight = weights[jnp.minimum(search.stage, stages - 1)]
+        dual = jnp.where(ends, search.dual + weight**2 * at.chain.gaps, search.dual)
+        stage = jnp.where(ends, search.stage + 1, search.stage)
+
+        b, weight = rows(at, dual, stage)
+        a = jnp.concatenate([at.jacobian, weight * at.constraints])
+        sizes = jnp.sqrt(jnp.sum(a**2, axis=0))
+        sizes = jnp.maximum(sizes, eps * jnp.max(sizes))
+        q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes)]))
+        change = -jax.scipy.linalg.solve_triangular(upper, b @ q[: len(b)])
+        expected = jnp.sum((a @ change) ** 2) + 2 * damping * jnp.sum((sizes * change) ** 2)
+        tried = jnp.where(ends, 0, search.tried + 1)
+        steps = search.steps + 1
+        after = _Search(u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried)
+        if not rolls:
+            return after
+        nodes, rolled = rolled_out(problem, new.chain.likely)
+        trial, _ = ravel_pytree(unravel(flat)._replace(nodes=nodes))
+        return select(steps == rolls, search._replace(trial=trial, divided=rolled, steps=steps), after)
+
+    number, one = jnp.array(0), jnp.ones((), flat.dtype)
+    begin = _Search(
+        flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number
+    )
+    found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
+    problem = eqx.tree_at(divided, problem, found.divided, is_leaf=_no)
+    at, free = found.at, unravel(found.u)
+    at_bound = jnp.zeros(free.theta.size, bool)
+    return _judged(problem, free, at.chain, at.r, at.jacobian, at.constraints, found.steps, at_bound)
 
 
 def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
@@ -298,12 +429,8 @@ def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
     )
 
     def evaluate(u, carry):
-        def function(u):
-            chain = problem.chain(unravel(u))
-            r = problem.residuals(unravel(u), chain)
-            return r, (r, chain)
-
-        jacobian, (r, chain) = jax.jacfwd(function, has_aux=True)(u)
+        at = evaluated(problem, unravel(u), False)
+        r, jacobian, chain = at.r, at.jacobian, at.chain
         hessian = jacobian.T @ jacobian
         return Sample((r @ r)[None] / 2, (r @ jacobian)[None], hessian[None], (r, jacobian, chain), chain.result)
 

@@ -13,7 +13,6 @@ from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padde
 from .._flow.integrator import Integrators
 from .._flow.jump import reset
 from .._flow.simulate import ArcStart, first_arc, follow_arc
-from .._numerics.linearize import linearizable
 from .._numerics.trees import select
 from .._orbit.return_map import ReturnMap
 from .._orbit.stride import Stride
@@ -115,27 +114,6 @@ class FlowLinks(eqx.Module):
 
     def __call__(self, node: Node, link: Links, params: Params) -> Reached:
         """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`."""
-        if self.integrator.loop != "lax":
-            return self._run(node, link, params)
-        mode, way, kind, skip = node.mode, node.way, link.kind, link.skip
-
-        def run(inputs):
-            own, t, z, times, params = inputs
-            whole = eqx.tree_at(
-                lambda each: (each.start, each.end, each.times, each.kind, each.skip), link, (*times, kind, skip)
-            )
-            found = own._run(Node(t, z, mode, way), whole, params)
-            return (found.node.t, found.node.z, found.ending, found.samples), (
-                found.node.mode,
-                found.node.way,
-                found.result,
-            )
-
-        inputs = (self, node.t, node.z, (link.start, link.end, link.times), params)
-        (t, z, ending, samples), (mode, way, result) = linearizable(run, inputs)
-        return Reached(Node(t, z, mode, way), ending, samples, result)
-
-    def _run(self, node: Node, link: Links, params: Params) -> Reached:
         event, count = link.kind >= 0, link.times.shape[-1]
         wanted = self.kinds[jnp.maximum(link.kind, 0)] & event
         longest, real = jnp.where(event, self.longest, 0), jnp.append(jnp.array(True), link.sample_rows >= 0)
