@@ -96,7 +96,8 @@ def fit(
       `integrator`: as in `simulate`; with a reverse-mode adjoint derivatives are taken in reverse mode, for many parameters.
       `throw`: raise a `SolveError` on failure.
 
-    **Returns:** `Fitted`, also under `jit` and `vmap` over the numbers of `data`, `params` and `x0`. `result` is `successful`;
+    **Returns:** `Fitted`, also under `jit` and `vmap` over the numbers of `data`, `params` and `x0`, by which `values` are
+    differentiable in forward mode, without `bounds`. `result` is `successful`;
     `undetermined`, where a combination of the parameters changes no residual; `optimum_not_found`; or the code of a simulation,
     such as `no_crossing` where an event of the data has none in the model. `ValueError` for data that do not fit: the message
     names the column or the number.

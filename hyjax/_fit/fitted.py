@@ -196,7 +196,8 @@ class Fitted(Shown):
         n, start = len(self.names), problem.start
         numbers = values[n:].reshape(start.numbers.shape) / start.scale if start.free else start.numbers[:, :0]
         nodes = jnp.zeros((len(self.records), 0, problem.scales.size), values.dtype)
-        own, free = dataclasses.replace(problem, division=None), Free(values[:n] / problem.unknowns.scale, numbers, nodes)
+        own = dataclasses.replace(problem, division=None)
+        free = Free(values[:n] / problem.unknowns.scale, numbers, nodes)
         prior = [] if own.prior is None else [own.prior[1] / problem.unknowns.scale]
         weights = [own.links.weights.ravel(), own.links.sample_weights.ravel(), *prior]
         return own, free, jnp.concatenate(weights)

@@ -42,17 +42,17 @@ from .._system.types import Params, Scalar, Time
 from .links import FlowLinks, MapLinks, Node, Reached
 from .recording import Links, NONE
 
-# Weights of the gaps, in units of the largest ratio of a measurement to its deviation.
-WEIGHTS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e3)
+# Weights of the gaps, in units of the ratio of a measurement to its deviation.
+WEIGHTS = (0.1, 1.0, 10.0, 100.0, *([1e3] * 8))
 # A step that is to lower the residuals by this part, or in an exact fit by this part of the data's size, is the last one; and of
-# the stages before the last two.
+# the stages of small weights.
 EXACT, FINEST, ROUGH = 1e-6, 1e-11, 1e-2
 # The first and least damping, relative to the squares of the columns of the Jacobian; and the largest of a last step.
 DAMPING, LEAST, SMALL = 1e-3, 1e-16, 1e-14
 # The largest part of the residuals, in units of their size, that another step would remove; and of an exact fit, of the data's.
 SETTLED, TINY = 1e-5, 1e-9
-# The largest gap, relative to the state.
-CLOSED = 1e-8
+# The largest gap, relative to the state, and the one at which the search ends.
+CLOSED, SHUT = 1e-8, 1e-11
 
 
 class Free(NamedTuple):
@@ -151,20 +151,19 @@ class FitProblem(eqx.Module):
             # The start has a tangent, perhaps of zero, so that JAX derives the loops of a link once, and not for each start anew.
             nothing = 0 * jnp.sum(free.theta)
             first = eqx.tree_at(lambda node: (node.t, node.z), first, (first.t + nothing, first.z + nothing))
-            if division is None:
-                follow = lambda node, link: ((found := self.link(node, link, params)).node, found)
-                _, reached = jax.lax.scan(follow, first, links)
-                likely, gaps, fits = reached.node, jnp.zeros(0, time.dtype), jnp.array(True)
+            given = nodes * self.scales
+            begin = division and Node(given[:, 0], given[:, 1:], division.mode, division.way)
+
+            def follow(node, each):
+                link, own = each
+                found = self.link(node if own is None else select(division.rolled, node, own), link, params)
+                after = found.node if own is None else self.likely(node, found.node, link)
+                return after, (found, after)
+
+            if begin is None:
+                _, (reached, likely) = jax.lax.scan(follow, first, (links, None))
+                gaps, fits = jnp.zeros(0, time.dtype), jnp.array(True)
             else:
-                given = nodes * self.scales
-                begin = Node(given[:, 0], given[:, 1:], division.mode, division.way)
-
-                def follow(node, each):
-                    link, own = each
-                    found = self.link(select(division.rolled, node, own), link, params)
-                    after = self.likely(node, found.node, link)
-                    return after, (found, after)
-
                 every = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, begin)
                 _, (reached, likely) = jax.lax.scan(follow, without_tangents(first), (links, every))
                 ends = jnp.column_stack([reached.node.t, reached.node.z])[:-1]
@@ -225,10 +224,21 @@ class FitProblem(eqx.Module):
 
     def signal(self) -> Scalar:
         """The largest ratio of a measurement to its deviation."""
+        return self._signals(self.links.values, self.links.sample_values).max()
+
+    def change(self) -> Scalar:
+        """The same of a link alone, where the times begin anew, and of the measured quantity that has the least."""
         links = self.links
-        ratios = jnp.abs(links.weights * links.values), jnp.abs(links.sample_weights * links.sample_values)
-        largest = jnp.maximum(*(jnp.max(jnp.where(jnp.isfinite(each), each, 0), initial=0) for each in ratios))
-        return jnp.where(largest > 0, largest, 1)
+        since = lambda values, start: values.at[..., 0].add(-start)
+        ratios = self._signals(since(links.values, links.start), since(links.sample_values, links.start[..., None]))
+        return jnp.min(jnp.where(ratios > 0, ratios, jnp.inf))
+
+    def _signals(self, values, sample_values) -> Float[Array, " quantities"]:
+        links = self.links
+        ratios = jnp.abs(links.weights * values), jnp.abs(links.sample_weights * sample_values)
+        most = lambda each: jnp.max(jnp.where(jnp.isfinite(each), each, 0), axis=tuple(range(each.ndim - 1)), initial=0)
+        largest = jnp.maximum(*map(most, ratios))
+        return jnp.where(jnp.max(largest) > 0, largest, 1)
 
 
 def by_record(fn: Callable) -> Callable:
@@ -348,8 +358,8 @@ def _no(each) -> bool:
 
 
 def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Solved:
-    """The least squares nearest to `free`, by Levenberg and Marquardt's method."""
-    problem, free = without_tangents((problem, free))
+    """The least squares nearest to `free`, by Levenberg and Marquardt's method; differentiable in forward mode."""
+    whole, (problem, free) = problem, without_tangents((problem, free))
     flat, unravel = ravel_pytree(free)
     # Traced once, for the shapes and the loop.
     divided = lambda problem: (problem.division, problem.scales)
@@ -359,8 +369,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     signal, eps = problem.signal(), float(jnp.finfo(flat.dtype).eps)
     finest = max(FINEST, 50 * eps) * signal
     stages, rolls = len(WEIGHTS) if blank.chain.gaps.size else 1, int(problem.division is not None)
-    weights = signal * jnp.array(WEIGHTS if stages > 1 else (1.0,), flat.dtype)
-    last = lambda search: search.stage >= stages - 2
+    weights = problem.change() * jnp.array(WEIGHTS if stages > 1 else (1.0,), flat.dtype)
+    last = lambda search: (stages == 1) | (search.stage >= WEIGHTS.index(1e3))
 
     def rows(at: Evaluated, dual, stage):
         weight = weights[jnp.minimum(stage, stages - 1)]
@@ -380,7 +390,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         # How well the linearization foretold the fall.
         part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
         part = jnp.where(first, 0.5, part)
-        smaller = search.damping * jnp.where(part > 0.75, 1e-2 * one, jnp.where(part > 0.25, 1, 4))
+        factor = jnp.where(part > 0.75, 0.1 * one, jnp.where(part > 0.25, 1, 4))
+        smaller = search.damping * jnp.where(jnp.abs(part - 1) < 0.1, 0.01, factor)
         larger = jnp.maximum(search.damping, 1e-6) * search.growth
         damping = jnp.where(better, jnp.maximum(smaller, LEAST), larger)
         growth = jnp.where(better, 4 * one, 2 * search.growth)
@@ -391,7 +402,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         ends = ends | (search.tried + 1 >= max_steps) | (damping > 1 / LEAST) | ~jnp.isfinite(jnp.sum(at.r))
         weight = weights[jnp.minimum(search.stage, stages - 1)]
         dual = jnp.where(ends, search.dual + weight**2 * at.chain.gaps, search.dual)
-        stage = jnp.where(ends, search.stage + 1, search.stage)
+        shut = last(search) & (jnp.max(jnp.abs(at.chain.gaps), initial=0) <= max(SHUT, 50 * eps))
+        stage = jnp.where(ends, jnp.where(shut, stages, search.stage + 1), search.stage)
 
         b, weight = rows(at, dual, stage)
         a = jnp.concatenate([at.jacobian, weight * at.constraints])
@@ -414,10 +426,38 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number
     )
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
-    problem = eqx.tree_at(divided, problem, found.divided, is_leaf=_no)
+    whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))
     at, free = found.at, unravel(found.u)
     at_bound = jnp.zeros(free.theta.size, bool)
-    return _judged(problem, free, at.chain, at.r, at.jacobian, at.constraints, found.steps, at_bound)
+    solved = _judged(problem, free, at.chain, at.r, at.jacobian, at.constraints, found.steps, at_bound)
+    return dataclasses.replace(solved, free=_at_optimum(whole, solved.free, found.dual))
+
+
+@eqx.filter_custom_jvp
+def _at_optimum(problem: FitProblem, free: Free, dual: Float[Array, " gaps"]) -> Free:
+    """The optimum `free`, with its derivatives by the numbers of the problem, at which the conditions of optimality hold."""
+    return free
+
+
+@_at_optimum.def_jvp
+def _at_optimum_jvp(primals, tangents):
+    (problem, free, dual), (by, *_) = primals, tangents
+    flat, unravel = ravel_pytree(free)
+
+    def conditions(problem, v):
+        u, dual = jnp.split(v, [flat.size])
+
+        def rows(u):
+            chain = problem.chain(unravel(u))
+            return (problem.residuals(unravel(u), chain), chain.gaps), None
+
+        (r, gaps), (jacobian, constraints), _ = with_columns(rows, u)
+        return jnp.append(r @ jacobian + dual @ constraints, gaps)
+
+    at = jnp.append(flat, dual)
+    _, change = eqx.filter_jvp(lambda problem: conditions(problem, at), (problem,), (by,))
+    _, matrix, _ = with_columns(lambda v: (conditions(problem, v), None), at)
+    return free, unravel(-jnp.linalg.lstsq(matrix, change)[0][: flat.size])
 
 
 def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
@@ -454,11 +494,14 @@ def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
 def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, at_bound) -> Solved:
     n, s, eps = free.theta.size, free.start.size, float(jnp.finfo(r.dtype).eps)
     rows = constraints.shape[0]
-    basis = jnp.eye(jacobian.shape[1], dtype=r.dtype)
+    basis, closing = jnp.eye(jacobian.shape[1], dtype=r.dtype), jnp.zeros(jacobian.shape[1], r.dtype)
     if rows:
         # Of an orbit that is one of a family the constraints are not independent: those that hold by the others are left out.
-        _, sizes, right = jnp.linalg.svd(constraints, full_matrices=True)
-        kept = jnp.append(sizes > max(1e-9, 100 * eps) * sizes[0], jnp.zeros(basis.shape[0] - sizes.size, bool))
+        left, sizes, right = jnp.linalg.svd(constraints, full_matrices=True)
+        kept = sizes > max(1e-9, 100 * eps) * sizes[0]
+        steps_back = jnp.where(kept, (left.T @ chain.gaps)[: sizes.size] / jnp.where(kept, sizes, 1), 0)
+        closing = -right[: sizes.size].T @ steps_back
+        kept = jnp.append(kept, jnp.zeros(basis.shape[0] - sizes.size, bool))
         basis = jnp.where(kept[:, None], 0, right).T
     u, sizes, right = jnp.linalg.svd(jacobian @ basis, full_matrices=False)
     # Rows of `right` that the basis does not have are of zero size, and no direction of the unknowns.
@@ -474,14 +517,14 @@ def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, 
     loose = jnp.where(jnp.abs(loose) > 1e-6, loose, 0)
     fixed = jnp.append(at_bound, jnp.zeros(jacobian.shape[1] - n, bool))
     loose = jnp.where(fixed[:, None] | fixed[None], 0, loose)
-    # The last step, of which the residuals are known to first order: where the search ends, its trust region is as small as the
-    # rounding of the sum of squares, and not the error of the unknowns.
+    # The last step, of which residuals and gaps are known to first order: where the search ends, its trust region is as small as
+    # the rounding of the sum of squares, and not the error of the unknowns.
     flat, unravel = ravel_pytree(free)
-    last = -root @ jnp.where(real, u.T @ r, 0)
-    size = jnp.sqrt(jnp.mean(r**2))
     removed = jnp.where(determined & real, u.T @ r, 0)
+    size = jnp.sqrt(jnp.mean(r**2))
     settled = jnp.max(jnp.abs(removed), initial=0) <= SETTLED * size + max(TINY, 50 * eps) * problem.signal()
     closed = jnp.max(jnp.abs(chain.gaps), initial=0) <= max(CLOSED, 1e3 * eps)
+    last = closing - root @ jnp.where(real, u.T @ (r + jacobian @ closing), 0)
     good = chain.result == RESULTS.successful
     result = choose(good & ~(settled & closed), RESULTS.optimum_not_found, chain.result)
     result = choose(good & ~jnp.all(jnp.isfinite(r)), RESULTS.nonfinite, result)

@@ -320,6 +320,19 @@ def test_units_of_the_data():
         assert_allclose(found.deviation / unit, np.sqrt(off @ off / 2), rtol=1e-9)
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("shooting", [hj.SingleShooting(), hj.MultipleShooting()], ids=["single", "multiple"])
+def test_derivatives_of_the_estimate_by_the_data(shooting):
+    """Forward mode at the optimum against differences of fits of data that are off by the deviation."""
+    times = jnp.asarray(impacts(5) + 2e-3 * np.random.default_rng(3).standard_normal(5))
+    values = lambda times: fit_ball(times, noise=2e-3, shooting=shooting, throw=False).values
+    pushed = jax.jit(lambda times, direction: jax.jvp(values, (times,), (direction,)))
+    for k in (0, 3):
+        there, back = (pushed(times + step * jnp.eye(5)[k], jnp.eye(5)[k])[0] for step in (1e-4, -1e-4))
+        # Central differences: an error of the square of the step over the interval, and of the fit, 1e-10, over the step.
+        assert_allclose(pushed(times, jnp.eye(5)[k])[1], (there - back) / 2e-4, rtol=1e-6)
+
+
 def test_sets_of_unlike_length_in_a_batch():
     """Times beyond a set's end are NaN, and count for nothing."""
     padded = np.stack([impacts(6), np.append(impacts(4), [np.nan, np.nan])])
