@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ._orbit import find_orbits, periodic_orbit as periodic_orbit_module, search as search_module, stride
     from ._orbit.chain import expanded, follow_chain
     from ._orbit.implicit import moved_nodes, pulled_back
+    from ._orbit.level import Level
     from ._orbit.krylov import arnoldi, krylov_orbit, spread
     from ._orbit.multipliers import eigenvalues
     from ._orbit.orbit import run_orbit

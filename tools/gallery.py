@@ -27,6 +27,8 @@ ENDS = {
     "pulse_coupled_neurons": 9.0,
     "hard_disks": 1.2,
     "newtons_cradle": 1.6,
+    "biped_slip": 3.2,
+    "quadruped_slip": 2.6,
 }
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
 FRAMES, DPI, LARGEST = 44, 66, 150_000

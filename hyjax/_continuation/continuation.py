@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from .._flow.integrator import for_modes, IntegratorLike, without_jacobian
 from .._numerics.eager import long_run
+from .._orbit.level import Level
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._results.shown import is_traced
@@ -27,7 +28,7 @@ SLICE = 10
 def continuation(
     orbit: PeriodicOrbit,
     *,
-    where: Where,
+    where: Where | None = None,
     stop: Stop,
     method: PseudoArclength = PseudoArclength(),
     integrator: IntegratorLike | None = None,
@@ -36,7 +37,8 @@ def continuation(
     r"""Follow a periodic orbit over a parameter: the branch $F(y, \lambda) = \text{flow}(R(y), \lambda) - y = 0$, through folds.
 
     **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced. `where`:
-    selects the parameter $\lambda$, as `lambda params: params.slope`. `stop`: the value of the parameter, in its own unit, at
+    selects the parameter $\lambda$, as `lambda params: params.slope`; by default, for an orbit that was found with a
+    quantity that is `conserved`, the value of that quantity: its family. `stop`: the value of the parameter, in its own unit, at
     which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: a `PseudoArclength`. `integrator`:
     an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the orbit's. `throw`: raise a
     `SolveError` on failure; with `False`, `result` holds the code.
@@ -61,6 +63,13 @@ def continuation(
 
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
+    if where is None:
+        if not isinstance(orbit.params, Level):
+            raise ValueError(
+                "continuation: where= selects the parameter, such as lambda params: params.slope. Without it the family of a "
+                "conserved quantity is followed, from an orbit of periodic_orbit(..., conserved=quantity)."
+            )
+        where = lambda level: level.conserved
     free = one_leaf(where, orbit.params, "continuation")
     values = jnp.asarray(jax.tree.leaves(orbit.params)[free])[None]
     values = values.astype(orbit.x.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else values

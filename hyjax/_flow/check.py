@@ -93,7 +93,7 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
     def shape(
         fn, what: str, expected: tuple[int, ...], dtype=x.dtype, vector: bool = False, jumps: str = "", remedy=""
     ):
-        out = _shape_of(fn, t, x, params, what, jumps)
+        out = _shape_of(fn, t, x, params, what, jumps, len(mode.held))
         if not hasattr(out, "shape") or (out.shape != expected and not (vector and len(out.shape) == 1)):
             got = getattr(out, "shape", type(out).__name__)
             raise ValueError(f"{what} must return shape {expected}{' or (k,)' if vector else ''}, not {got}.{remedy}")
@@ -157,12 +157,15 @@ _right_modes: OrderedDict[Hashable, None] = OrderedDict()
 _MOST_FUNCTIONS = 1024
 
 
-def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Params, what: str, jumps: str) -> PyTree:
-    """The type of the function's value. **Arguments:** `jumps`: what it means, in the warning, if the value jumps."""
+def _shape_of(
+    fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Params, what: str, jumps: str, held: int = 0
+) -> PyTree:
+    """The type of the function's value. **Arguments:** `jumps`: what it means, in the warning, if the value jumps. `held`: how
+    many coordinates are held, by which it may jump."""
     arrays, rest = eqx.partition((jnp.asarray(t), x, fn, params), lambda leaf: eqx.is_array(leaf) or leaf is x)
     leaves, structure = jax.tree.flatten(arrays)
     others, around = jax.tree.flatten(rest)
-    key = (structure, around, tuple(map(_kind, leaves)), tuple(map(type, others)), tuple(others), bool(jumps))
+    key = (structure, around, tuple(map(_kind, leaves)), tuple(map(type, others)), tuple(others), bool(jumps), held)
     try:
         known = _known_functions.get(key)
     except TypeError:
@@ -177,7 +180,7 @@ def _shape_of(fn: Callable, t: Time, x: State | jax.ShapeDtypeStruct, params: Pa
         shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=_kind(leaf)[2]) for leaf in leaves]
         program, known = jax.make_jaxpr(value, return_shape=True)(*shapes)
         _remember(_known_functions, key, known)
-        if jumps and (places := jumps_of(program, *leaves, through_zero=jumps is _GUARD_JUMPS)):
+        if jumps and (places := jumps_of(program, *leaves, through_zero=jumps is _GUARD_JUMPS, held=held)):
             warn(f"{what} jumps at {', '.join(places)}. {jumps}")
     return known
 

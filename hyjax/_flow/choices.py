@@ -6,6 +6,7 @@ that of `jnp.where(x > 0, x**2, 0.0)` does not. So the program says where a real
 whether the function's value jumps there.
 """
 
+import functools as ft
 import itertools
 import linecache
 import re
@@ -45,11 +46,13 @@ def jumps_of(
     x: Array | jax.ShapeDtypeStruct,
     *rest: Any,
     through_zero: bool = False,
+    held: int = 0,
 ) -> list[str]:
     """The choices at which the value of `program`, a function of `(t, x, *rest)`, jumps: `file:line` of each, and its text.
 
     **Arguments:** `t`, `x`, `rest`: inputs where known, else their shapes: numbers are drawn for those. `through_zero`: only
-    jumps from one sign to the other count. Jumps are looked for around `(t, x)` and at many scales. Not found: choices within a
+    jumps from one sign to the other count. `held`: of how many coordinates, the last, no change is met, as those that a flow does
+    not move. Jumps are looked for around `(t, x)` and at many scales. Not found: choices within a
     `while_loop`, and jumps of less than a millionth.
     """
     nowhere, kinds = ("unknown", 0), [each.dtype for each in program.out_avals]
@@ -61,11 +64,12 @@ def jumps_of(
     inputs = [_known(leaf, draw) for leaf in rest]
     consts = [_known(leaf, draw) for leaf in program.consts]
     dtype, size = x.dtype, x.shape[0]
+    moving = size + 1 - held
     found: list[Choice] = []
 
-    def values(y):
+    def values(y, rest):
         seen: list[Seen] = []
-        traced = y[0].astype(dtype), y[1:].astype(dtype)
+        traced = y[0].astype(dtype), jnp.concatenate([y[1:], rest]).astype(dtype)
         outputs, _ = _evaluate(
             program.jaxpr, consts, [*traced, *inputs], [True, True] + [False] * len(inputs), seen, nowhere
         )
@@ -78,25 +82,32 @@ def jumps_of(
         return jnp.ravel(outputs[0]).astype(dtype), flat([u for u, _ in some])[kept], flat([d for _, d in some])[kept]
 
     with jax.ensure_compile_time_eval():
-        jax.eval_shape(values, jax.ShapeDtypeStruct((size + 1,), dtype))
+        jax.eval_shape(values, jax.ShapeDtypeStruct((moving,), dtype), jax.ShapeDtypeStruct((held,), dtype))
         owners = [found[k] for k in _kept(len(found))]
         if not owners:
             return []
-        fast = jax.jit(jax.vmap(values)).lower(jax.ShapeDtypeStruct((_POINTS, size + 1), dtype))
+        shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((_POINTS, moving), (held,))]
+        fast = jax.jit(jax.vmap(values, in_axes=(0, None))).lower(*shapes)
         compiled = fast.compile(compiler_options={"xla_backend_optimization_level": "0"})
 
-        def at(points):
+        def at(rest, points):
             points = np.asarray(points, dtype)
-            filled = np.resize(points, (-(-len(points) // _POINTS) * _POINTS, size + 1))
-            parts = [compiled(block) for block in filled.reshape(-1, _POINTS, size + 1)]
+            filled = np.resize(points, (-(-len(points) // _POINTS) * _POINTS, moving))
+            parts = [compiled(block, rest) for block in filled.reshape(-1, _POINTS, moving)]
             return [
                 np.concatenate([np.asarray(each) for each in column])[: len(points)]
                 for column in zip(*parts, strict=True)
             ]
 
-        centre = np.append(_centre(t), _centre(x))
-        with np.errstate(all="ignore"):
-            jumping = _numbers_that_jump(at, centre, len(owners), draw, float(jnp.finfo(dtype).eps), through_zero)
+        whole = np.append(_centre(t), _centre(x))
+        centre, tail = np.split(whole, [moving])
+        jumping = set()
+        for rest in (tail, np.zeros(held), np.ones(held)) if held else (tail,):
+            each = ft.partial(at, np.asarray(rest, dtype))
+            with np.errstate(all="ignore"):
+                jumping |= _numbers_that_jump(
+                    each, centre, len(owners), draw, float(jnp.finfo(dtype).eps), through_zero
+                )
     return [_described(each) for each in dict.fromkeys(owners[i] for i in sorted(jumping))]
 
 

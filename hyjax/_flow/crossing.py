@@ -266,7 +266,10 @@ def judge(
     lo, hi = select(rejected, (trial.start, end), (narrower.lo, narrower.hi))
     candidates = jnp.where(rejected, _fallen(trial), candidates)
     foreseen = predicted_fall(candidates, trial.before, lo, hi)
-    others = _transitions(trial.up & armed, is_limit) & ~leads & soon
+    # Together with the event, which a straight line may still have to reach from the trial's end.
+    still = jnp.where(touched | ~jnp.isfinite(to_go), 0, jnp.maximum(to_go, 0))
+    falls = trial.up & (end.g <= jnp.maximum(-end.r, 0) * (resolution.close + still))
+    others = _transitions(trial.up & armed, is_limit) & ~leads & falls
     return Verdict(
         take=(allowed & ~turns & ~descends & ~crossed & ~refused & ~accumulates) | converged,
         dt=jnp.select(

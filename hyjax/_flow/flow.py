@@ -83,15 +83,18 @@ def run_to_guard(
     x: State,
     params: Params,
     integrator: Integrators,
-    expected: int | None = None,
+    expected: int | Array | None = None,
     owed: Guards | None = None,
+    out: Array | None = None,
 ) -> Impact:
     """`flow_to_guard` without the checks of its arguments, and regardless of the mode's domain. With the code
     `simultaneous_guards` the numbers are those of the guard that was met.
 
-    **Arguments:** `expected`: the way that is taken where its guard is met together with others. `owed`: see `integrate`.
+    **Arguments:** `expected`: the way that is taken where its guard is met together with others. `owed`: see `integrate`. `out`:
+    the ways that leave the mode, if they are those of a copy of it, of which `expected` is one.
     """
-    return _run(surfaces_of(system, mode, (t, params, owed)), system, mode, t, x, params, integrator, expected, owed)
+    surfaces = surfaces_of(system, mode, (t, params, owed))
+    return _run(surfaces, system, mode, t, x, params, integrator, expected, owed, out)
 
 
 @short_run
@@ -121,16 +124,20 @@ def _run(
     integrator,
     expected=None,
     owed=None,
+    out=None,
 ) -> Impact:
     own, leaving = integrator.of(mode), system.ways_out(mode)
-    preferred = leaving.index(expected) if expected in leaving else None
+    if out is not None:
+        preferred = jnp.argmax(out == expected)
+    else:
+        preferred, out = leaving.index(expected) if expected in leaving else None, jnp.array(leaving or (-1,))
     end = integrate(
         system.mode(mode).vector_field, surfaces, t, x, t + own.max_time, params, own, owed=owed, preferred=preferred,
         share=system.mode(mode).share,
     )  # fmt: skip
     missed = (end.result == RESULTS.successful) & (end.event < 0)
     result = choose(missed, RESULTS.no_crossing, end.result)
-    way = jnp.array(leaving or (-1,))[jnp.maximum(end.event, 0)]
+    way = out[jnp.maximum(end.event, 0)]
     transition, index = system.numbers(way)
     found = Impact(
         end.t, end.x, transition, index, end.guard_rate, end.steps, end.beyond, result, way, end.together, end.close

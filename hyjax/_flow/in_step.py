@@ -67,8 +67,11 @@ def may_be_in_step(system: HybridSystem) -> bool:
 def each_in_step(system: HybridSystem, sequence: tuple[str, ...]) -> tuple[bool, ...]:
     """For each arc of a stride whether its end may be events in step, all of which the sequence then names."""
 
+    # Without the numbers of guards in families.
+    modes = [system.names[system.number(name)] for name in sequence]
+
     def onwards(j: int) -> list[str]:
-        return [sequence[(j + events) % len(sequence)] for events in range(1, MOST + 1)]
+        return [modes[(j + events) % len(modes)] for events in range(1, MOST + 1)]
 
     return tuple(any_in_step(system, mode, onwards(j)) for j, mode in enumerate(sequence))
 

@@ -61,7 +61,7 @@ def integrate(
     watch: Watch | None = None,
     ends: bool = False,
     owed: Guards | None = None,
-    preferred: int | None = None,
+    preferred: int | Array | None = None,
     entry: Entry | None = None,
     share: Scalar | float | None = None,
 ) -> Arrival:
@@ -180,7 +180,7 @@ def _ordered(
     rates: Guards,
     args: PyTree,
     integrator: Integrator,
-    preferred: int | None,
+    preferred: int | Array | None,
 ) -> Ending:
     """The ending, in which `together` keeps only those guards whose order relative to the event is not determined.
 

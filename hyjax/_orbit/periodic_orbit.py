@@ -1,5 +1,6 @@
 r"""A periodic orbit from a guess, by Newton's method on a return map."""
 
+import dataclasses
 from typing import Any
 
 import jax.core
@@ -10,7 +11,9 @@ from jaxtyping import Array, Float
 from .._flow.check import check
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
+from .._system.section import Stroboscope
 from .._system.types import Params, State
+from .level import Level, on_level, Quantity
 from .one_orbit import run_one_orbit
 from .orbit import PeriodicOrbit, Reached
 from .return_map import require_map, ReturnMap
@@ -25,6 +28,7 @@ def periodic_orbit(
     *,
     method: AbstractShooting = SingleShooting(),
     near: float | Float[Array, ""] = jnp.inf,
+    conserved: Quantity | tuple[Quantity, float | Array] | None = None,
     throw: bool = True,
 ) -> PeriodicOrbit:
     r"""The periodic orbit to which Newton's method leads from a guess. $S^m(x) = x$ for $m$ = `strides`.
@@ -35,7 +39,13 @@ def periodic_orbit(
     **Arguments:** `step`: a `ReturnMap`; by default integrated by `Integrator()`. `guess`: state at the start of the sequence's
     first mode, just after a jump, or in the mode of the section, shape `(n,)`; or for `MultipleShooting` one for each stride,
     shape `(strides, n)`. `method`: `SingleShooting` or `MultipleShooting`. `near`: the largest `distance` from the guess, such as
-    0.1. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+    0.1. `conserved`: a quantity $E(t, x, p)$ that flow and jumps conserve, such as the energy of a passive runner, whose orbits
+    come in families: the orbit with its value at the guess, or of the pair `(quantity, value)`. `throw`: raise a `SolveError` on
+    failure; with `False`, `result` holds the code.
+
+    With a quantity that is `conserved` the orbit's `params` are a `Level`, with the attributes `params`, `conserved` and those of
+    `params`: the value is a parameter as others are, of `continuation`, `sweep` and gradients. The multiplier 1 of the family is
+    0 in the orbit, so that `stable` is about the others. `orbit_not_converged` also where the quantity is not conserved.
 
     With a section, Newton's method solves for a fixed point of its map; the sequence of modes at the fixed point is that of the
     orbit, whose system has the crossing as a transition, as for `find_orbits`. Not under `jit`, because the sequence is not known
@@ -73,6 +83,8 @@ def periodic_orbit(
     """
     require_map(step, "periodic_orbit")
     guess, strides = jnp.asarray(guess), step.strides
+    if conserved is not None:
+        step, params = _on_level(step, guess, params, conserved)
     if not isinstance(near, jax.core.Tracer) and not near >= 0:
         raise ValueError(
             f"periodic_orbit: near={near} must not be negative: it is the largest distance from the guess."
@@ -96,6 +108,24 @@ def periodic_orbit(
     near = jnp.asarray(near, guess.dtype)
     orbit, reached = run_one_orbit(system, guess, params, step.sequence, strides, method, integrator, near)
     return _raise_failure(orbit, reached) if throw else orbit
+
+
+def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> tuple[ReturnMap, Level]:
+    """The map on a level of a conserved quantity, and its parameters."""
+    parts: list[Any] = [*conserved] if isinstance(conserved, tuple) else [conserved]
+    quantity, *given = parts
+    if not callable(quantity) or len(given) > 1 or (given and jnp.ndim(given[0])):
+        raise ValueError(
+            f"periodic_orbit: conserved={conserved!r} must be a function E(t, x, params), or a pair of it and its value."
+        )
+    if isinstance(step.section, Stroboscope):
+        raise ValueError(
+            "periodic_orbit: conserved= needs a map of a sequence or a Section: a forced system conserves nothing."
+        )
+    (value,) = given or (quantity(jnp.zeros((), guess.dtype), guess[0] if guess.ndim == 2 else guess, params),)
+    system, section = on_level(step.system, step.sequence, step.section, parts[0])
+    level = Level(params, jnp.asarray(value, guess.dtype))
+    return dataclasses.replace(step, system=system, section=section), level
 
 
 def _raise_failure(orbit: PeriodicOrbit, reached: Reached) -> PeriodicOrbit:

@@ -59,8 +59,12 @@ def on_section(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem
     """The system on a section, in which the crossing, its last transition, enters a copy of the section's mode, and transitions
     that share source and target mode enter one copy each of the target mode; and the names of the copies, which are its last
     modes, by the number of the transition."""
-    guard = section.surface if isinstance(section, Section) else eqx.Partial(_end_of_period, section)
-    ways = (*system.transitions, Transition(section.mode, section.mode, guard, unchanged))
+    crossing = (
+        (section.surface, section._reset)
+        if isinstance(section, Section)
+        else (eqx.Partial(_end_of_period, section), unchanged)
+    )
+    ways = (*system.transitions, Transition(section.mode, section.mode, *crossing))
     pairs = [(way.source, way.target) for way in system.transitions]
     copies = {k: f"{pair[1]} after {k}" for k, pair in enumerate(pairs) if pairs.count(pair) > 1}
     copies[len(pairs)] = f"{section.mode} from the section"
@@ -96,6 +100,8 @@ def _solve(
 
         start = jnp.zeros_like(x[0]), jnp.pad(x, (0, size - x.size)), home, jnp.array(0), RESULTS.successful
         (t, z, mode, arcs, result), nodes = jax.lax.scan(one, start, length=strides)
+        if isinstance(each.section, Section):
+            z = z.at[: x.size].set(each.section._reset(t, z[: x.size], params))
         closes = (result == RESULTS.successful) & (mode == home)
         return nan_unless(closes, z[: x.size]), (nodes, arcs, t, result)
 

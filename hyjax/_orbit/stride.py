@@ -1,7 +1,7 @@
 r"""One stride, the flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
 
 import dataclasses
-import functools as ft
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -62,26 +62,30 @@ def run_stride(
     may = each_in_step(system, sequence)
     owed = nothing_owed(system, x.dtype) if any(may) else None
 
-    def one(now: tuple, arc: tuple[str, int], to_guard: Callable[..., Impact] = run_to_guard) -> tuple[tuple, Impact]:
-        (mode, expected), (t, x, owed) = arc, now
-        within = None if owed is None else owed.within(jnp.array(system.ways_out(mode)))
+    def arrive(
+        now: tuple, mode: str, expected, out: Array, jump: Callable, to_guard=run_to_guard
+    ) -> tuple[tuple, Impact]:
+        t, x, owed = now
+        within = None if owed is None else owed.within(out)
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
         owed = None if owed is None else owed_after(impact, t, owed)
-        after = reset(system.way(expected), impact.t, impact.x, params)
+        after = jump(impact.t, impact.x)
         fits = (impact.result == RESULTS.successful) & (impact._way == expected)
         code = choose(fits, code_of_state(after), impact.result)
         return (impact.t, after, owed), dataclasses.replace(impact, result=code)
 
-    now, pairs = (t, x, owed), list(zip(sequence, route, strict=True))
-    for arc, equal in itertools.groupby(range(len(pairs)), pairs.__getitem__):
-        numbers = list(equal)
+    now, alike = (t, x, owed), _alike(system, sequence, route)
+    for _, group in itertools.groupby(range(len(route)), alike.__getitem__):
+        numbers = list(group)
         if arcs is None and len(numbers) >= MANY:
-            now, stacked = jax.lax.scan(ft.partial(_once_more, one, arc), now, None, length=len(numbers))
+            now, stacked = _in_loop(arrive, system, [(sequence[k], route[k]) for k in numbers], params, now)
             impacts += [jax.tree.map(lambda leaf, k=k: leaf[k], stacked) for k in range(len(numbers))]
-        else:
-            for k in numbers:
-                now, impact = one(now, arc, run_to_guard if arcs is None else arcs[k])
-                impacts.append(impact)
+            continue
+        for k in numbers:
+            way, out = system.way(route[k]), jnp.array(system.ways_out(sequence[k]))
+            jump = lambda t, x, way=way: reset(way, t, x, params)
+            now, impact = arrive(now, sequence[k], route[k], out, jump, run_to_guard if arcs is None else arcs[k])
+            impacts.append(impact)
     t, x, _ = now
     impacts, result = without_order(system, sequence, may, impacts, params), RESULTS.successful
     for impact, expected in zip(impacts, route, strict=True):
@@ -102,10 +106,47 @@ def run_stride(
     )
 
 
-def _once_more(one: Callable, arc: tuple[str, int], now: tuple, _: None) -> tuple[tuple, Impact]:
-    """An arc as a step of a loop, whose carry keeps its dtypes."""
-    after, impact = one(now, arc)
-    return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, now), impact
+def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ...]) -> list[int]:
+    """For each arc the first one with the same functions: the flow and the guards and resets of its mode, which may be a copy of
+    another; and whose jump leads to a state of the same dimension, as of that arc itself. Each other arc for itself."""
+    found: list[int] = []
+    contents = [_content(system, mode) for mode in sequence]
+    for k, way in enumerate(route):
+        stays = system.mode(system.way(way).target).dimension == system.mode(sequence[k]).dimension
+        same = (j for j in dict.fromkeys(found) if stays and contents[j] == contents[k])
+        found.append(next(same, k))
+    return found
+
+
+def _content(system: HybridSystem, mode: str) -> tuple:
+    """The functions of a mode, and of the transitions that leave it, in their order; as what they are compared by."""
+    ways = [dataclasses.replace(system.transitions[i], source="", target="") for i in system.leaving(mode)]
+    leaves, structure = jax.tree.flatten((system.mode(mode), ways))
+    return structure, tuple(map(id, leaves))
+
+
+def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]], params: Params, now: tuple):
+    """Arcs of one kind in a loop, compiled once: what is now after them, and their impacts along a leading axis."""
+    mode = arcs[0][0]
+    places = [(system.leaving(name).index(system.ways[way, 0]), system.ways[way, 1]) for name, way in arcs]
+    taken = sorted({place for place, _ in places})
+
+    def after(place: int, member: Array, t: Time, x: State) -> State:
+        way = system.transitions[system.leaving(mode)[place]]
+        return reset(way.member(member) if way.is_family else way, t, x, params)
+
+    def one(now: tuple, row: tuple) -> tuple[tuple, Impact]:
+        expected, out, branch, member = row
+        jumps = [functools.partial(after, place, member) for place in taken]
+        jump = lambda t, x: jax.lax.switch(branch, jumps, t, x)
+        later, impact = arrive(now, mode, expected, out, jump, functools.partial(run_to_guard, out=out))
+        # A carry keeps its dtypes.
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), later, now), impact
+
+    outs = jnp.array([system.ways_out(name) for name, _ in arcs])
+    columns = ([way for _, way in arcs], [taken.index(place) for place, _ in places], [member for _, member in places])
+    expected, branches, members = map(jnp.array, columns)
+    return jax.lax.scan(one, now, (expected, outs, branches, members))
 
 
 # Under `jit` the stride is traced once, for the values and the derivatives of every order.

@@ -28,6 +28,7 @@ from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Flag, Matrix, Params, Scalar, State
 from .chain import Chain
+from .level import off_level
 from .multipliers import eigenvalues
 from .problem import depends_on_time, Problem, shifts_phase
 from .shooting import largest_row
@@ -76,6 +77,10 @@ def judged(
         causes.append((~repeats, RESULTS.out_of_phase))
     if singular is not None:
         causes.insert(0, (singular, RESULTS.not_isolated))
+    closing_way = problem.system.way(problem.system.route(problem.sequence)[-1])
+    gap = off_level(closing_way.reset, jnp.zeros((), chain.before.dtype), chain.before[0], params)
+    if gap is not None:
+        causes.append((~(gap <= tolerance / size), open_end))
     if far is not None:
         causes.append((far, RESULTS.far_from_guess))
     for wrong, code in causes:

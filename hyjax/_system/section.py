@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .every import Clock
-from .system import Guard, HybridSystem
+from .system import Guard, HybridSystem, Reset, unchanged
 from .types import Params, Scalar, State, Time
 
 
@@ -36,6 +36,8 @@ class Section(eqx.Module):
 
     mode: str = eqx.field(static=True)
     surface: Guard
+    # What a crossing changes: nothing, unless orbits are kept on a level of a conserved quantity.
+    _reset: Reset = unchanged
 
     def __check_init__(self):
         if not callable(self.surface):

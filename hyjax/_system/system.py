@@ -217,6 +217,13 @@ def _entry(fn: Callable, number, t: Time, x: State, params: Params) -> Array:
     return values[number] if values.ndim else values
 
 
+def reset_of_member(reset: Reset) -> tuple[Reset, tuple]:
+    """The reset of a family and the number of its member, of that which `of_member` gives; any other as it is."""
+    if isinstance(reset, eqx.Partial) and reset.func is _after:
+        return reset.args[0], tuple(map(jnp.asarray, reset.args[1:]))
+    return reset, ()
+
+
 def _after(reset: Reset, number, t: Time, x: State, params: Params) -> State:
     return reset(t, x, params, jnp.asarray(number))
 

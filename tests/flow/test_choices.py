@@ -253,3 +253,17 @@ def test_the_derivative_that_is_lacking():
     # The solver's error of a step across the jump.
     np.testing.assert_allclose(value, 1.5, rtol=1e-8)
     assert slope == 0
+
+
+def test_choices_by_held_coordinates_are_not_met():
+    """A flag that only a jump changes may choose between two fields; a coordinate of the flow may not."""
+    fields = {
+        "held": lambda t, x, p: jnp.where(x[1:] > 0, -x[:1], 1.0),
+        "moving": lambda t, x, p: jnp.sign(x[:1] - x[1:]),
+    }
+    for name, field in fields.items():
+        system = hj.HybridSystem({"m": hj.Mode(field, ("a",), held=("flag",))}, ())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            check_mode(system, "m", jnp.zeros(()), jnp.array([0.3, 1.0]), None)
+        assert ["jumps at" in str(each.message) for each in caught] == [True] * (name == "moving")

@@ -9,6 +9,7 @@ import pathlib
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.linalg
 import scipy.optimize
 from numpy.testing import assert_allclose
@@ -487,3 +488,41 @@ def test_rabbit():
 def test_every_model_is_compared():
     text = pathlib.Path(__file__).read_text()
     assert {name for name in models.names if f'"{name}"' in text} == set(models.names)
+
+
+def test_biped_slip():
+    """The walk is its own image in a mirror of time: 2 T - t after the start as t before it, on both feet, which are fixed."""
+    p, about = models.biped_slip.Params(), DIGITS["biped_slip"]
+    variables = {name: float(value) for name, value in stored("gaits")["W1 #107"]["variables"].items()}
+    feet = variables["y"] * np.tan([variables["alphaL"], variables["alphaR"]])
+
+    def stand(t, u):
+        x, y, *rates = u
+        length = np.hypot(feet - x, y)
+        push = float(p.stiffness) * (1 / length - 1)
+        return [*rates, -np.sum(push * (feet - x)), np.sum(push) * y - 1]
+
+    early = 2 * variables["T"] - about["end"]["t"]
+    u = scipy.integrate.solve_ivp(
+        stand, (0, early), [0, variables["y"], variables["dx"], 0], method="DOP853", rtol=1e-13, atol=1e-15
+    ).y[:, -1]
+    angles = np.arctan((feet - u[0]) / u[1])
+    # Rounding of the start, times the square of the largest multiplier 2.05, and of a state of half a stride later.
+    end = dict(zip(about["end"]["coordinates"], about["end"]["x"], strict=True))
+    assert_allclose([end["x_rate"], end["y"], end["y_rate"]], [u[2], u[1], -u[3]], atol=1e-12)
+    assert_allclose([end["left"], end["right"]], -angles[::-1], atol=1e-12)
+    assert end["left_stands"] == end["right_stands"] == 1 and about["jumps"] == 8
+
+
+def test_quadruped_slip():
+    """The pronk is its own image in a mirror of time: in flight, as before its highest point."""
+    p, about = models.quadruped_slip.Params(), DIGITS["quadruped_slip"]
+    variables = {name: float(value) for name, value in stored("gaits")["PK_20_2 #267"]["variables"].items()}
+    t = about["end"]["t"] - 2 * variables["T"]
+    frequency = np.sqrt(float(p.swing_stiffness))
+    end = np.array(about["end"]["x"])
+    # Rounding of the start, times the square of the largest multiplier 4.9, of an angle that is not kept by symmetry.
+    assert_allclose(end[:5], [variables["dx"], variables["y"] - t**2 / 2, -t, 0, 0], atol=1e-11)
+    assert_allclose(end[5:9], variables["daBL"] / frequency * np.sin(frequency * t), atol=1e-11)
+    assert_allclose(end[9:13], variables["daBL"] * np.cos(frequency * t), atol=1e-11)
+    assert np.all(end[13:] == 0) and about["jumps"] == 16

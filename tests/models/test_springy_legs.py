@@ -1,0 +1,99 @@
+"""Biped and quadruped on springy legs, and the families of their gaits, against `gaits_reference.json`: gaits of Legged_Model_Zoo
+and SLIP_Model_Zoo, solved again in quadruple precision (case 3_conservative_gaits)."""
+
+import dataclasses
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax._testing import Level
+from hyjax.models import biped_slip as biped, quadruped_slip as quadruped
+
+GAITS = json.loads((pathlib.Path(__file__).parents[1] / "gaits_reference.json").read_text())
+LEGS = {biped: ("L", "R"), quadruped: ("BL", "FL", "BR", "FR")}
+
+
+def state(model, row, stands):
+    """A state at the section from the variables of a record; those that only a quadruped has are its pitch and its rate."""
+    value = lambda name: float(row[name])
+    pitch = [value("phi"), value("dphi")] if model is quadruped else []
+    a, da = ("alpha", "dalpha") if model is biped else ("a", "da")
+    angles = [value(name + leg) for name in (a, da) for leg in LEGS[model]]
+    return jnp.array([value("dx"), value("y"), value("dy"), *pitch, *angles, *stands])
+
+
+def start(model, name):
+    return state(model, GAITS[name]["variables"], map(float, GAITS[name]["stands"]))
+
+
+def spectrum(name):
+    """The multipliers of the reference, without the family's own 1 and the zeros of the landings."""
+    read = lambda each: (
+        complex(float(each["re"]), float(each["im"])) if isinstance(each, dict) else complex(float(each))
+    )
+    values = [read(each) for each in GAITS[name]["multipliers"]]
+    own = min(values, key=lambda each: abs(each - 1))
+    return np.array([each for each in values if each is not own and abs(each) > 1e-12])
+
+
+def by_place(values):
+    return np.array(sorted(values, key=lambda each: (round(each.real, 6), each.imag)))
+
+
+WALKS = [(biped, "W1 #107", 2), (biped, "R1 #50", 2), (quadruped, "PK_20_2 #267", 1), (quadruped, "BD1_20_2_BE #50", 2)]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("model, name, passes", WALKS)
+def test_a_stride_of_each_gait(model, name, passes):
+    """State, time and events after a stride; legs that land together are events in step."""
+    record, x, params = GAITS[name], start(model, name), model.Params()
+    variables = record["variables"]
+    # A few roundings of a sum of ten numbers of the size of the energy.
+    assert_allclose(model.energy(0.0, x, params), float(record["energy"]), rtol=1e-14)
+    run = hj.simulate(model.system, x, params, mode="gait", t1=float(variables["T"]) - 1e-9)
+    times = {f"t{leg}_{what}" for leg in LEGS[model] for what in ("TD", "LO")}
+    assert run.jumps == len(times)
+    for event in run.events:
+        leg, what = LEGS[model][event.index], ("TD", "LO")[event.transition]
+        # The digits of the published gaits, solved again: 1e-13 after a stride that multiplies errors by less than ten.
+        assert_allclose(event.t, float(variables[f"t{leg}_{what}"]), atol=2e-13)
+        assert_allclose(model.energy(0.0, event.before, params), float(record["energy"]), rtol=1e-13)
+    crossing = dataclasses.replace(model.step, strides=passes)(x, params)
+    assert_allclose(crossing.time, float(variables["T"]), rtol=1e-12)
+    assert_allclose(crossing.x, x, atol=2e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model, name, passes", WALKS)
+def test_orbit_spectrum_and_derivative_by_energy(model, name, passes):
+    """The gait from a guess that is 1e-4 off, at its energy; the family's own multiplier 1 is 0."""
+    record, x, params = GAITS[name], start(model, name), model.Params()
+    step, energy = dataclasses.replace(model.step, strides=passes), float(record["energy"])
+    off = jnp.where(jnp.arange(x.size) < x.size - len(LEGS[model]), 1e-4 * jnp.cos(jnp.arange(x.size)), 0)
+    # The symmetry by which legs land together is kept.
+    off = off.at[2].set(0) if model is biped else off.at[2:].set(0)
+    orbit = hj.periodic_orbit(step, x + off, params, conserved=(model.energy, energy))
+    assert_allclose(orbit.x, x, atol=1e-12)
+    assert_allclose(orbit.period, float(record["variables"]["T"]), rtol=1e-12)
+    exact = spectrum(name)
+    found = np.asarray(orbit.multipliers)
+    # Simple multipliers to rounding times their condition; the zeros come in blocks of Jordan, whose eigenvalues are known to the
+    # root of rounding.
+    assert_allclose(by_place(found[: exact.size]), by_place(exact), atol=1e-11)
+    assert_allclose(found[exact.size :], 0, atol=1e-7)
+
+    def at(value):
+        again = hj.periodic_orbit(orbit.step, orbit.x, Level(params, value))
+        return again.x, again.period
+
+    by_x, by_period = jax.jacfwd(at)(orbit.params.conserved)
+    wanted = state(model, record["by_energy"], [0.0] * len(LEGS[model]))
+    assert_allclose(by_x, wanted, atol=1e-11)
+    assert_allclose(by_period, float(record["by_energy"]["T"]), rtol=1e-11)

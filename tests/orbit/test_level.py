@@ -1,0 +1,87 @@
+"""Orbits on a level of a conserved quantity, in closed form: a ball without loss, and its family over the energy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax._testing import Level
+from hyjax.models import bouncing_ball as ball
+
+PARAMS = ball.Params(restitution=1.0)
+
+
+def energy(t, x, params):
+    return params.gravity * x[0] + x[1] ** 2 / 2
+
+
+@pytest.fixture(scope="module")
+def bounce():
+    return hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), PARAMS, conserved=energy)
+
+
+def test_a_bounce_at_the_energy_of_its_guess(bounce):
+    """T = 2 v / g, v = sqrt(2 E); the multipliers of (height, speed) just after the impact are 1, the family's, and 0."""
+    assert bounce.params.conserved == 2.0 and bounce.params.gravity == PARAMS.gravity
+    # Two roundings of numbers of order one.
+    assert_allclose(bounce.period, 4 / PARAMS.gravity, rtol=1e-14)
+    assert_allclose(bounce.multipliers, 0, atol=1e-14)
+    assert bounce.stable
+
+
+@pytest.mark.medium
+def test_its_energy_is_a_parameter(bounce):
+    at = lambda value: hj.periodic_orbit(bounce.step, bounce.x, Level(PARAMS, value)).period
+    energies = jnp.array([0.5, 2.0, 8.0])
+    assert_allclose(jax.vmap(at)(energies), 2 * jnp.sqrt(2 * energies) / PARAMS.gravity, rtol=1e-13)
+    # dT/dE = T / 2E, and so on.
+    period = float(bounce.period)
+    assert_allclose(jax.grad(at)(jnp.array(2.0)), period / 4, rtol=1e-12)
+    assert_allclose(jax.grad(jax.grad(at))(jnp.array(2.0)), -period / 16, rtol=1e-11)
+
+
+@pytest.mark.medium
+def test_the_family_is_a_branch_over_the_energy(bounce):
+    family = hj.continuation(bounce, stop=(0.5, 8.0))
+    assert family.result == hj.RESULTS.successful and family.parameter == "conserved"
+    assert_allclose(family.values[[0, -1]], [0.5, 8.0], rtol=1e-12)
+    assert_allclose(family.periods, 2 * np.sqrt(2 * family.values) / PARAMS.gravity, rtol=1e-12)
+    assert family.special_points == () and not family.unresolved
+    # Over another parameter, at one energy.
+    heavier = hj.continuation(bounce, where=lambda p: p.gravity, stop=20.0)
+    assert_allclose(heavier.periods, 4 / heavier.values, rtol=1e-12)
+
+
+def test_by_a_section_and_at_a_given_energy():
+    """The highest point of a ball that flies up at the energy E: at the height E / g, after 2 v / g."""
+    apex = hj.ReturnMap(ball.system, section=hj.Section("flight", lambda t, x, p: x[1]))
+    top = hj.periodic_orbit(apex, jnp.array([0.3, 0.0]), PARAMS, conserved=(energy, 3.0))
+    assert_allclose(top.x, [3 / PARAMS.gravity, 0], atol=1e-14)
+    assert_allclose(top.period, 2 * np.sqrt(6) / PARAMS.gravity, rtol=1e-13)
+    assert_allclose(top.multipliers, 0, atol=1e-14)
+
+
+def test_what_is_not_conserved_is_no_orbit():
+    """With a loss the energy is none: the step back to the level would hide that the ball is not periodic."""
+    lossy = ball.Params(restitution=0.9)
+    lost = hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), lossy, conserved=energy, throw=False)
+    assert lost.result == hj.RESULTS.orbit_not_converged and np.isnan(lost.period)
+    half = lambda t, x, p: x[1]
+    no = hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), PARAMS, conserved=(half, 1.0), throw=False)
+    # The speed after an impact is conserved by the map, though not along the flow.
+    assert no.result == hj.RESULTS.successful and no.x[1] == 1
+
+
+def test_bad_quantities():
+    guess = jnp.array([0.0, 2.0])
+    with pytest.raises(ValueError, match=r"conserved=2\.0 must be a function"):
+        hj.periodic_orbit(ball.step, guess, PARAMS, conserved=2.0)
+    with pytest.raises(ValueError, match="forced system conserves nothing"):
+        forced = hj.ReturnMap(ball.system, section=hj.Stroboscope("flight", 1.0))
+        hj.periodic_orbit(forced, guess, PARAMS, conserved=energy)
+    plain = hj.periodic_orbit(ball.step, guess, PARAMS, throw=False)
+    assert plain.result == hj.RESULTS.not_isolated
+    with pytest.raises(ValueError, match="conserved=quantity"):
+        hj.continuation(plain, stop=1.0)
