@@ -8,7 +8,7 @@ SECTIONS = {
     "flow-to-guard": "flow_to_guard Impact Integrator",
     "saltation": "saltation_matrix",
     "return-map": "ReturnMap Stride Section Stroboscope Crossing",
-    "orbits": """periodic_orbit PeriodicOrbit Level SingleShooting MultipleShooting find_orbits Orbits SolveError
+    "orbits": """periodic_orbit PeriodicOrbit Footfalls Level SingleShooting MultipleShooting find_orbits Orbits SolveError
         objectives.period objectives.speed objectives.step_length plot.phase_portrait plot.time_series plot.orbit_figure
         plot.animate_orbit plot.walk plot.PlacedArc plot.shapes""",
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",

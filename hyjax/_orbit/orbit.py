@@ -1,6 +1,7 @@
 r"""Periodic orbits: fixed points of the return map."""
 
 import functools as ft
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -21,6 +22,7 @@ from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
+from .footfalls import Footfalls, footfalls_of
 from .implicit import closed_orbit
 from .multipliers import eigenvalues
 from .orbit_report import orbit_dataset, orbit_frame, orbit_table
@@ -155,6 +157,16 @@ class PeriodicOrbit(Shown):
     def step(self) -> ReturnMap:
         """The return map of which `x` is a fixed point."""
         return ReturnMap(self.system, sequence=self.sequence, strides=self.strides, integrator=self.integrator)
+
+    def footfalls(self, legs: Sequence[str] | Mapping[str, Collection[str]] | None = None) -> Footfalls:
+        """When the legs stand, their duty factors and phases, and the name of the gait.
+
+        **Arguments:** `legs`: names of held coordinates that are positive while a leg stands, without their ending `_stands`; or
+        a dictionary from legs to the modes in which they stand. By default the held coordinates with that ending, otherwise all
+        held coordinates, as the contacts of `contact_system`. **Returns:** `Footfalls`. `ValueError` for what is neither, and
+        where nothing is held; `TypeError` for a batch of orbits.
+        """
+        return footfalls_of(self, legs)
 
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `ReturnMap`."""

@@ -48,6 +48,8 @@ def by_place(values):
 
 WALKS = [(biped, "W1 #107", 2), (biped, "R1 #50", 2), (quadruped, "PK_20_2 #267", 1), (quadruped, "BD1_20_2_BE #50", 2)]
 
+GAIT_NAMES = {"W1 #107": "walk", "R1 #50": "run", "PK_20_2 #267": "pronk", "BD1_20_2_BE #50": "bound"}
+
 
 @pytest.mark.medium
 @pytest.mark.parametrize("model, name, passes", WALKS)
@@ -82,6 +84,10 @@ def test_orbit_spectrum_and_derivative_by_energy(model, name, passes):
     orbit = hj.periodic_orbit(step, x + off, params, conserved=(model.energy, energy))
     assert_allclose(orbit.x, x, atol=1e-12)
     assert_allclose(orbit.period, float(record["variables"]["T"]), rtol=1e-12)
+    feet = orbit.footfalls()
+    assert feet.name == GAIT_NAMES[name]
+    touchdowns = [float(record["variables"][f"t{leg}_TD"]) / float(orbit.period) for leg in LEGS[model]]
+    assert_allclose([each[0, 0] for each in feet.stances], touchdowns, atol=1e-12)
     exact = spectrum(name)
     found = np.asarray(orbit.multipliers)
     # Simple multipliers to rounding times their condition; the zeros come in blocks of Jordan, whose eigenvalues are known to the
