@@ -1,0 +1,53 @@
+"""Parameters by the likelihood of a Kalman filter, those of the process noise among them, against a closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+
+LINE = hj.HybridSystem({"line": hj.Mode(lambda t, x, p: -p * x, ("x",))}, ())
+TIMES, ERROR, START = jnp.arange(1.0, 9.0) * 0.5, 0.01, 0.04
+
+
+def law(rate, intensity):
+    """Mean and covariance of the measurements of x' = -a x + white noise from x(0) = 1 +- 0.2."""
+    mean, both = jnp.exp(-rate * TIMES), TIMES[:, None] + TIMES
+    noise = jnp.exp(-rate * jnp.abs(TIMES[:, None] - TIMES)) - jnp.exp(-rate * both)
+    return mean, intensity / (2 * rate) * noise + START * jnp.exp(-rate * both) + ERROR * jnp.eye(8)
+
+
+@pytest.mark.medium
+def test_rate_and_intensity_of_a_noisy_decay():
+    draw = np.random.default_rng(0)
+    measured = jnp.asarray(draw.multivariate_normal(*map(np.asarray, law(0.7, 0.3))))
+
+    def filtered(u):
+        noise = hj.noise.Noise(flow=lambda t, x, p: jnp.exp(u[1]) * jnp.eye(1))
+        return -hj.noise.kalman_filter(
+            LINE, jnp.ones(1), START * jnp.eye(1), u[0], mode="line", times=TIMES, measurements=measured[:, None],
+            observe=lambda t, x, p: x, measurement_noise=ERROR * jnp.eye(1), noise=noise, throw=False,
+        ).log_likelihood  # fmt: skip
+
+    def closed(u):
+        mean, covariance = law(u[0], jnp.exp(u[1]))
+        off, volume = measured - mean, jnp.linalg.slogdet(2 * jnp.pi * covariance)[1]
+        return (off @ jnp.linalg.solve(covariance, off) + volume) / 2
+
+    ends = []
+    for cost in (filtered, closed):
+        program = jax.jit(jax.value_and_grad(cost))
+        value = lambda u, program=program: tuple(map(np.asarray, program(jnp.asarray(u))))
+        ends.append((value(np.array([0.5, -1.0])), scipy.optimize.minimize(value, [0.5, -1.0], jac=True)))
+    ((value, slope), found), ((exact, exact_slope), best) = ends
+    # The filter's flow is integrated with tolerances of 1e-9; the ends are those of one search of two equal functions.
+    assert_allclose(value, exact, rtol=1e-8)
+    assert_allclose(slope, exact_slope, rtol=1e-7)
+    assert_allclose(found.x, best.x, rtol=1e-5)
+    # The truth is within three errors by the curvature of the profile.
+    assert np.all(
+        np.abs(found.x - [0.7, np.log(0.3)]) < 3 * np.sqrt(np.diag(np.linalg.inv(jax.hessian(closed)(best.x))))
+    )
