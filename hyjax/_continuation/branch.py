@@ -19,7 +19,7 @@ from .._results.installed import needed
 from .._results.registry import draw
 from .._results.shown import is_traced, lanes, Shown
 from .._system.results import code_of, RESULTS
-from .._system.types import Scalar
+from .._system.types import Params, Scalar
 from .._system.where import leaf_names
 from .curve import Curve, PseudoArclength
 from .detection import search
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import xarray
 
 
+# A coordinate by its name, or a function of an orbit.
+Height = str | Callable[[PeriodicOrbit, Params], Scalar]
 T = TypeVar("T")
 Owner = TypeVar("Owner")
 
@@ -145,10 +147,13 @@ class Branch(Points):
         """Values of the parameter, shape `(points,)`."""
         return self._points["values"][:, 0]
 
-    def heights(self, coordinate: str) -> np.ndarray:
+    def heights(self, coordinate: Height) -> np.ndarray:
         """A coordinate at the start of every stride, shape `(points, strides)`. For `"period"`: the mean time of a stride,
-        shape `(points, 1)`. `ValueError` for an unknown coordinate."""
+        shape `(points, 1)`. For a function `(orbit, params) -> number`, as those of `hyjax.objectives`: its values, shape
+        `(points, 1)`. `ValueError` for an unknown coordinate."""
         problem, points = self.unfolding.problem, self._points
+        if callable(coordinate):
+            return np.asarray(_measured(coordinate, self.orbits))[:, None]
         if coordinate == "period":
             return points["periods"][:, None] / problem.strides
         return points["nodes"][:, :, problem.system.mode(problem.sequence[0]).coordinates.index(coordinate)]
@@ -211,9 +216,9 @@ class Branch(Points):
 
         return branch_dataset(self)
 
-    def plot(self, coordinate: str | None = None, ax=None):
+    def plot(self, coordinate: Height | None = None, ax=None, against: Height | None = None):
         """Draw a bifurcation diagram; see `hyjax.plot.branch_diagram`."""
-        return draw(self, coordinate, ax)
+        return draw(self, coordinate, ax, against=against)
 
 
 def _points_of(branch: Points) -> dict[str, np.ndarray]:
@@ -320,3 +325,8 @@ def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
 @long_run
 def _orbits(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
     return jax.vmap(lambda v: orbit_at(unfolding, v, accept))(v)
+
+
+@long_run
+def _measured(function: Callable[[PeriodicOrbit, Params], Scalar], orbits: PeriodicOrbit) -> Array:
+    return jax.vmap(lambda orbit: function(orbit, orbit.params))(orbits)

@@ -183,11 +183,12 @@ def step_length(travel: Travel) -> Objective:
     return step_length
 
 
-def speed(travel: Travel) -> Objective:
-    """The mean speed over the ground: `step_length` over the period.
+def speed(travel: Travel | None = None) -> Objective:
+    """The mean speed over the ground: `step_length` over the period, or the mean of the coordinate `x_rate`.
 
-    **Arguments:** `travel`: as for `step_length`. **Returns:** `(orbit, params) -> number`, in units of length by time. NaN for
-    an orbit that failed.
+    **Arguments:** `travel`: as for `step_length`; without it the speed is the integral of `x_rate` over the period, in all modes
+    that have this coordinate. **Returns:** `(orbit, params) -> number`, in units of length by time. NaN for an orbit that failed.
+    `ValueError` for an orbit of which no mode has the coordinate.
 
     **Example:**
 
@@ -197,12 +198,26 @@ def speed(travel: Travel) -> Objective:
     >>> print(f"{hj.objectives.speed(wheel.travel)(orbit, params):.6f}")
     0.432898
     """
-    length = step_length(travel)
+    length = step_length(travel) if travel else _distance()
 
     def speed(orbit: Orbit, params: Params) -> Scalar:
         return length(cast(PeriodicOrbit, orbit), params) / orbit.period
 
     return speed
+
+
+def _distance() -> Objective:
+    """The integral of the coordinate `x_rate`."""
+
+    def along_x(orbit: PeriodicOrbit) -> Objective:
+        modes = {name: orbit.system.mode(name).coordinates for name in orbit.mode_names}
+        places = {name: names.index("x_rate") for name, names in modes.items() if "x_rate" in names}
+        if not places:
+            raise ValueError("speed: the orbit has no coordinate x_rate. Give the model's travel: speed(model.travel).")
+        return integral({name: lambda t, x, params, k=k: x[k] for name, k in places.items()})
+
+    made = remembered(along_x)
+    return lambda orbit, params: made(orbit)(orbit, params)
 
 
 def impact_loss(energy: Energy) -> Objective:

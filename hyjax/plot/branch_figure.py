@@ -16,7 +16,7 @@ from .setting import axis_of, put_title, title_of
 if TYPE_CHECKING:
     import matplotlib.axes
 
-    from .._continuation.branch import Branch
+    from .._continuation.branch import Branch, Height
     from .._continuation.locus import Locus
     from .._continuation.special_points import SpecialPoint
 
@@ -37,11 +37,12 @@ MARKS = {
 
 def branch_diagram(
     branches: "Branch | Sequence[Branch]",
-    coordinate: str | None = None,
+    coordinate: "Height | None" = None,
     ax: "matplotlib.axes.Axes | None" = None,
     parameter: str = "",
     model: ModuleType | None = None,
     degrees: Collection[str] = (),
+    against: "Height | None" = None,
 ) -> "matplotlib.axes.Axes":
     """The bifurcation diagram of branches: a coordinate of every node of the orbits over the parameter.
 
@@ -49,11 +50,12 @@ def branch_diagram(
     different numbers of strides have different colours, and so have several branches of one number. Special points are marked;
     a branch of doubled orbits begins at its period doubling.
 
-    **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`, the period per stride; by
-    default the first coordinate of the mode in which the orbits start that is not constant, nor linear in the parameter, as one
-    that a reset sets. `ax`: axes to draw in; by default new ones, with a title.
-    `parameter`: its name, for the axis label; by default that of the branch. `model`: supplies the title, and the units of the
-    axes. `degrees`: names of the parameters that are shown in degrees.
+    **Arguments:** `branches`: one branch, or several of one system. `coordinate`: a name, or `period`, the period per stride, or
+    a function `(orbit, params) -> number`, as those of `hyjax.objectives`, drawn once for an orbit; by default the first
+    coordinate of the mode in which the orbits start that is not constant, nor linear in the parameter, as one that a reset sets.
+    `against`: what is drawn to the right in place of the parameter, a name, of whose values the first is taken, or a function.
+    `ax`: axes to draw in; by default new ones, with a title. `parameter`: its name, for the axis label; by default that of the
+    branch. `model`: supplies the title, and the units of the axes. `degrees`: names of the parameters that are shown in degrees.
 
     **Returns:** the axes. `ValueError` for an unknown coordinate; `ImportError` without matplotlib.
 
@@ -73,25 +75,27 @@ def branch_diagram(
     if coordinate is None:
         columns = {name: np.concatenate([branch.heights(name)[:, :1] for branch in branches]) for name in names}
         coordinate = telling(columns, np.concatenate([branch.values for branch in branches])[:, None])
-    if coordinate not in (*names, "period"):
-        raise ValueError(
-            f"branch_diagram: there is no coordinate {coordinate!r}; use one of {', '.join((*names, 'period'))}."
-        )
+    for each in (coordinate, against):
+        if isinstance(each, str) and each not in (*names, "period"):
+            raise ValueError(
+                f"branch_diagram: there is no coordinate {each!r}; use one of {', '.join((*names, 'period'))}, or a function "
+                "of an orbit and its parameters."
+            )
     axes = open_axes(ax, (6.4, 4.4))
     own = branches[0].parameter
-    across = lambda values: axis_of(own, values, "", degrees)[0]
+    across = lambda values: values if against else axis_of(own, values, "", degrees)[0]
     strides = [branch.unfolding.problem.strides for branch in branches]
     numbers = sorted(set(strides))
     kinds: dict[str, None] = {}
     styles: set[str] = set()
-    for k, (branch, curves) in enumerate(zip(branches, curves_of(branches, coordinate), strict=True)):
+    for k, (branch, curves) in enumerate(zip(branches, curves_of(branches, coordinate, against), strict=True)):
         colour = COLOURS[(numbers.index(strides[k]) if len(numbers) > 1 else k) % len(COLOURS)]
         for values, heights, stable in curves:
             styles.add("-" if stable else "--")
             axes.plot(across(values), heights, color=colour, lw=1.6, ls="-" if stable else "--")
         for point in branch.special_points:
             heights = heights_at(point, coordinate)
-            at = np.full(heights.size, float(across(float(point.value))))
+            at = np.full(heights.size, float(across(place_of(point, against))))
             axes.plot(at, heights, MARKS[point.kind][0], color=colour, mfc="white", ms=6, zorder=4, gid=point.kind)
             kinds.setdefault(point.kind)
     for style, label in (("-", "stable"), ("--", "unstable")):
@@ -107,11 +111,17 @@ def branch_diagram(
     )  # fmt: skip
     about = named_params(params).get(own, (0, {}))[1]
     printed = chosen_unit(about.get("units", ""), params)
-    axes.set_xlabel(axis_of(own, 0.0, printed, degrees, parameter)[1])
     units = units_of(model, params, problem.system)
     period = with_unit("$T$ per stride" if numbers != [1] else "$T$", unit(units.time))
-    axes.set_ylabel(
-        period if coordinate == "period" else with_unit(symbol(coordinate), unit(units.coordinates.get(coordinate, "")))
+
+    def printed_name(height: "Height") -> str:
+        if callable(height):
+            return getattr(height, "__name__", "").strip("<>").replace("_", " ")
+        return period if height == "period" else with_unit(symbol(height), unit(units.coordinates.get(height, "")))
+
+    axes.set(
+        xlabel=printed_name(against) if against else axis_of(own, 0.0, printed, degrees, parameter)[1],
+        ylabel=printed_name(coordinate),
     )
     if ax is None:
         put_title(axes.figure, title_of(model, params, degrees, without=(own,), system=problem.system), 11)
@@ -171,23 +181,32 @@ Line = tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points curves"], B
 Curve = tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points curves"], bool]
 
 
-def curves_of(branches: "Sequence[Branch]", coordinate: str) -> list[list[Curve]]:
+def curves_of(branches: "Sequence[Branch]", coordinate: "Height", against: "Height | None") -> list[list[Curve]]:
     """The curves of each branch."""
-    return [list(_cut(_begun(_line(branch, coordinate), branch, branches, coordinate))) for branch in branches]
+    line = lambda branch: _begun(_line(branch, coordinate, against), branch, branches, coordinate, against)
+    return [list(_cut(line(branch))) for branch in branches]
 
 
-def heights_at(point: "SpecialPoint", coordinate: str) -> Float[np.ndarray, " strides"]:
-    """The ordinates of a special point: one for each stride, or the period per stride."""
+def place_of(point: "SpecialPoint", against: "Height | None") -> float:
+    """The abscissa of a special point: the parameter, or what is drawn in its place."""
+    return float(heights_at(point, against)[0] if against else point.value)
+
+
+def heights_at(point: "SpecialPoint", coordinate: "Height") -> Float[np.ndarray, " strides"]:
+    """The ordinates of a special point: one for each stride, or the period per stride, or the value of a function."""
     orbit = point.orbit
+    if callable(coordinate):
+        return np.atleast_1d(coordinate(orbit, orbit.params))
     if coordinate == "period":
         return np.asarray(orbit.period)[None] / orbit.strides
     names = orbit.system.mode(orbit.sequence[0]).coordinates
     return np.asarray(orbit.nodes)[:, names.index(coordinate)]
 
 
-def _line(branch: "Branch", coordinate: str) -> Line:
+def _line(branch: "Branch", coordinate: "Height", against: "Height | None") -> Line:
     """The points of a branch with its special points between them, where the stability changes."""
-    values, heights, stable = branch.values, branch.heights(coordinate), branch.stable
+    values = branch.heights(against)[:, 0] if against else branch.values
+    heights, stable = branch.heights(coordinate), branch.stable
     inside: dict[int, list[SpecialPoint]] = {}
     for point in branch.special_points if len(values) > 1 else ():
         inside.setdefault(_segment(branch, point), []).append(point)
@@ -196,8 +215,8 @@ def _line(branch: "Branch", coordinate: str) -> Line:
         rows.append((values[i], heights[i], bool(stable[i])))
         # Grazing points and others at which a branch ends lie beyond the ends.
         between = [point for point in inside.get(i, ()) if point.kind not in ENDS]
-        for point in sorted(between, key=lambda point: abs(float(point.value) - values[i])):
-            rows.append((float(point.value), heights_at(point, coordinate), bool(stable[i + 1])))
+        for point in sorted(between, key=lambda point: abs(float(point.value) - branch.values[i])):
+            rows.append((place_of(point, against), heights_at(point, coordinate), bool(stable[i + 1])))
     values, heights, stable = (np.array(column) for column in zip(*rows, strict=True))
     return values, heights, stable
 
@@ -210,7 +229,9 @@ def _segment(branch: "Branch", point: "SpecialPoint") -> int:
     return int(np.argmin(detour))
 
 
-def _begun(line: Line, branch: "Branch", branches: "Sequence[Branch]", coordinate: str) -> Line:
+def _begun(
+    line: Line, branch: "Branch", branches: "Sequence[Branch]", coordinate: "Height", against: "Height | None"
+) -> Line:
     """The line with the period doubling that it comes from, where one of the other branches has it."""
     (values, heights, stable), strides = line, branch.unfolding.problem.strides
     nodes = np.asarray(branch._points["nodes"])
@@ -225,7 +246,7 @@ def _begun(line: Line, branch: "Branch", branches: "Sequence[Branch]", coordinat
                 height = np.resize(heights_at(point, coordinate), heights.shape[1])
                 place = 0 if end == 0 else len(values)
                 return (
-                    np.insert(values, place, float(point.value)),
+                    np.insert(values, place, place_of(point, against)),
                     np.insert(heights, place, height, axis=0),
                     np.insert(stable, place, stable[end]),
                 )

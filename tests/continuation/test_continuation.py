@@ -319,6 +319,27 @@ def test_diagram(doubling):
     plt.close("all")
 
 
+def test_diagram_of_functions_of_the_orbit(doubling):
+    """Functions on both axes, at points and at special points: the fixed point 1 - 1/r and its square."""
+    state = lambda orbit, params: orbit.x[0]
+    square = lambda orbit, params: (1 - 1 / params["r"]) ** 2
+    heights = doubling.heights(state)
+    assert heights.shape == (len(doubling), 1)
+    assert_array_equal(heights, doubling.heights("x0")[:, :1])
+    ax = doubling.plot(state, against=square)
+    marks = [line.get_xydata() for line in ax.lines if line.get_gid() == "period-doubling"]
+    assert len(marks) == 1
+    for line in (*marks, *(each.get_xydata() for each in ax.lines if len(each.get_xdata()) > 1)):
+        # The fixed point to the accuracy of Newton's method.
+        assert_allclose(line[:, 0], line[:, 1] ** 2, rtol=1e-12)
+    line = doubling.plot("period", against="x0").lines[0]
+    # The clock's flow to its guard, to rounding.
+    assert_allclose(line.get_ydata(), 1, rtol=1e-14)
+    with pytest.raises(ValueError, match="psi"):
+        doubling.plot("x0", against="psi")
+    plt.close("all")
+
+
 @pytest.mark.parametrize(
     "change, message",
     [

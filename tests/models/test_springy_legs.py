@@ -84,6 +84,10 @@ def test_orbit_spectrum_and_derivative_by_energy(model, name, passes):
     orbit = hj.periodic_orbit(step, x + off, params, conserved=(model.energy, energy))
     assert_allclose(orbit.x, x, atol=1e-12)
     assert_allclose(orbit.period, float(record["variables"]["T"]), rtol=1e-12)
+    if model is biped:
+        # The integral of the speed, to the tolerance of the integrator.
+        length = float(record["stride_length"])
+        assert_allclose(hj.objectives.speed()(orbit, params) * orbit.period, length, rtol=1e-12)
     feet = orbit.footfalls()
     assert feet.name == GAIT_NAMES[name]
     touchdowns = [float(record["variables"][f"t{leg}_TD"]) / float(orbit.period) for leg in LEGS[model]]

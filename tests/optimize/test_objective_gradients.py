@@ -76,3 +76,11 @@ def test_gradients_by_three_routes():
         # At this spacing truncation is (7e-4)^4 / 30 = 1e-14 times the fifth derivative, which grows by a factor of 10 with each
         # order in these scales, and the values' rounding, 1e-13, over the spacing is 1e-10 of the value.
         assert_allclose(differences[k] / of_row[k], forward[k] / of_row[k], rtol=0, atol=1e-7, err_msg=each)
+
+
+def test_the_speed_of_a_model_without_travel():
+    """The mean of `x_rate`, which the wheel has not; that of a biped is tested with its gaits."""
+    params = model.Params()
+    orbit = hj.periodic_orbit(model.step, model.guess(params), params)
+    with pytest.raises(ValueError, match="the orbit has no coordinate x_rate"):
+        objectives.speed()(orbit, params)
