@@ -146,7 +146,9 @@ def fit(
     unknowns = unknowns_of(over, params[0], bounds, dtype, "fit")
     link, labels = _link(model, system, records, observe, start, params[0], max_jumps, integrator, divided)
     inside = NonlinearProgram(lambda u, carry: carry, unknowns.lower, unknowns.upper, 0, 0)
-    guesses = starting_points(inside, unknowns, unknowns.vector(params[0]), starts, "fit")
+    guess = unknowns.vector(params[0])
+    alone = bounds is None and isinstance(starts, int) and starts == 1
+    guesses = guess[None] if alone else starting_points(inside, unknowns, guess, starts, "fit")
     closing = None
     if isinstance(model, PeriodicOrbit):
         lap = ReturnMap(system, sequence=model.sequence, strides=model.strides, integrator=integrator)

@@ -387,11 +387,12 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         lost = (search.at.chain.result == good) & (new.chain.result != good)
         better = first | (finite & ~lost & (fall > -rounding))
         u, at = select(better, (search.trial, new), (search.u, search.at))
-        # How well the linearization foretold the fall.
+        # How well the linearization foretold the fall. Damping goes fast only where little is left to fall, after a bend.
         part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
         part = jnp.where(first, 0.5, part)
-        factor = jnp.where(part > 0.75, 0.1 * one, jnp.where(part > 0.25, 1, 4))
-        smaller = search.damping * jnp.where(jnp.abs(part - 1) < 0.1, 0.01, factor)
+        straight = (jnp.abs(part - 1) < 0.1) & (search.expected < 1e-3 * cost)
+        factor = jnp.where(straight, 1e-4 * one, jnp.where(part > 0.75, 0.1, jnp.where(part > 0.25, 1, 4)))
+        smaller = search.damping * factor
         larger = jnp.maximum(search.damping, 1e-6) * search.growth
         damping = jnp.where(better, jnp.maximum(smaller, LEAST), larger)
         growth = jnp.where(better, 4 * one, 2 * search.growth)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._numerics.trees import without_tangents
 from .._results.installed import needed
 from .._results.labels import units_of
 from .._system.system import HybridSystem, of_arc
@@ -152,28 +153,32 @@ def recording(
         if column.shape != (rows,):
             raise ValueError(f"fit: the column {name!r} has shape {column.shape}, the column time {rows} rows.")
     names = ("time", *names)
-    table = jnp.stack(values, axis=1)
-    if not isinstance(table, jax.core.Tracer) and np.any(np.isinf(np.asarray(table))):
-        raise ValueError("fit: the data has an infinite number. Write NaN where nothing is measured.")
-    measured = jnp.isfinite(table)
-    measured = measured.at[:, 0].set(measured[:, 0] & jnp.asarray(happens))
     used = [name for k, name in enumerate(names) if k or happens.any()]
     weights = [_weights(noise, name, used, column, dtype) for name, column in zip(names, values, strict=True)]
-    weights = jnp.stack(weights, axis=1)
+    xp = _library(*values, *weights)
+    table, weights = xp.stack(values, axis=1), xp.stack(weights, axis=1)
+    if xp is np and np.any(np.isinf(table)):
+        raise ValueError("fit: the data has an infinite number. Write NaN where nothing is measured.")
+    measured = xp.isfinite(table) & (happens[:, None] | (np.arange(len(names)) > 0))
     if happens.any() and not happens.all():
         # Which side of the jump such a sample is of, the recorded time does not tell.
         near = weights[happens, 0]
-        apart = jnp.where(near > 0, jnp.abs(time[:, None] - time[happens]) * near, jnp.inf)
-        beside = (jnp.min(apart, axis=1) < BESIDE) & ~jnp.asarray(happens)
+        apart = xp.where(near > 0, xp.abs(time[:, None] - time[happens]) * near, np.inf)
+        beside = (xp.min(apart, axis=1) < BESIDE) & ~happens
         measured = measured & ~beside[:, None]
     # Of a batch whose sets have unlike numbers of events the times of the others are NaN.
-    values = jnp.where(jnp.isfinite(table), table, 0).at[:, 0].set(time)
-    return Recording(names, labels, values, jnp.where(measured, weights, 0))
+    values = xp.where(xp.isfinite(table) | (np.arange(len(names)) == 0), table, 0)
+    return Recording(names, labels, jnp.asarray(values), jnp.asarray(xp.where(measured, weights, 0)))
+
+
+def _library(*values: Any) -> Any:
+    """NumPy for numbers that are known, of which each operation of JAX would be a program to compile; else `jax.numpy`."""
+    return jnp if any(isinstance(each, jax.core.Tracer) for each in values) else np
 
 
 def _numbers(column: Any, name: str, dtype) -> Array:
     try:
-        return jnp.asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
+        return _library(column).asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
     except (TypeError, ValueError):
         raise ValueError(f"fit: the column {name!r} must have numbers; NaN where nothing is measured.") from None
 
@@ -219,9 +224,9 @@ def _label(given: Any) -> Any:
 
 def _weights(noise: Any, name: str, used: list[str], column: Array, dtype) -> Float[Array, " rows"]:
     """One over the standard deviation of a quantity, of those that are `used`."""
-    rows = column.size
+    rows, xp = column.size, _library(column, *jax.tree.leaves(noise))
     if name not in used:
-        return jnp.ones(rows, dtype)
+        return xp.ones(rows, dtype)
     if noise is None:
         if len(used) > 1:
             raise ValueError(
@@ -229,18 +234,18 @@ def _weights(noise: Any, name: str, used: list[str], column: Array, dtype) -> Fl
                 "by which they are weighed."
             )
         # The deviation, which is estimated, is a number of the order of 1 in units of a thousandth of the data.
-        size = jax.lax.stop_gradient(jnp.max(jnp.where(jnp.isfinite(column), jnp.abs(column), 0)))
-        return jnp.full(rows, 1e3, dtype) / jnp.where(size > 0, size, 1)
+        size = without_tangents(xp.max(xp.where(xp.isfinite(column), xp.abs(column), 0)))
+        return xp.full(rows, 1e3, dtype) / xp.where(size > 0, size, 1)
     if isinstance(noise, Mapping):
         if name not in noise:
             raise ValueError(f"fit: noise= has no standard deviation of {name!r}; it has {list(noise)}.")
         noise = noise[name]
-    deviation = jnp.asarray(noise, dtype)
+    deviation = xp.asarray(noise, dtype)
     if deviation.shape not in ((), (rows,)):
         raise ValueError(f"fit: noise= of {name!r} has the shape {deviation.shape}, and the record {rows} rows.")
-    if not isinstance(deviation, jax.core.Tracer) and not np.all(np.asarray(deviation) > 0):
+    if xp is np and not np.all(deviation > 0):
         raise ValueError(f"fit: noise={noise} of {name!r} must be positive.")
-    return jnp.broadcast_to(1 / deviation, (rows,))
+    return xp.broadcast_to(1 / deviation, (rows,))
 
 
 def ways_of(label: Any, system: HybridSystem) -> Bool[np.ndarray, " ways"]:
@@ -282,7 +287,7 @@ def links_of(
         _arrays(record, plan, start, own.skips, most, samples, kind_of)
         for record, plan, start, own in zip(records, plans, starts, matchings, strict=True)
     ]
-    return jax.tree.map(lambda *parts: jnp.stack(parts), *columns)
+    return jax.tree.map(lambda *parts: jnp.asarray(_library(*parts).stack(parts)), *columns)
 
 
 def _plan(record: Recording, divided: bool, spurious: set[int]) -> list[tuple[int, list[int]]]:
@@ -310,18 +315,19 @@ def _arrays(
     ends = np.array([row if row >= 0 else own[-1] for row, own in plan] + [-1] * blank)
     sample_rows = np.array([own + [-1] * (samples - len(own)) for _, own in plan] + [[-1] * samples] * blank, int)
     sample_rows = sample_rows.reshape(most, samples)
-    time = record.values[:, 0]
-    end = jnp.where(ends >= 0, time[ends], time[max(ends.max(initial=0), 0)])
-    begin = jnp.concatenate([jnp.reshape(jnp.asarray(start, end.dtype), 1), end[:-1]])
+    xp = _library(record.values, record.weights, start)
+    known, weights = xp.asarray(record.values), xp.asarray(record.weights)
+    time = known[:, 0]
+    end = xp.where(ends >= 0, time[ends], time[max(ends.max(initial=0), 0)])
+    begin = xp.concatenate([xp.reshape(xp.asarray(start, end.dtype), 1), end[:-1]])
     kinds = [UNTIL if row < 0 else kind_of(record.labels[row]) for row, _ in plan] + [NONE] * blank
-    take = lambda rows, values: jnp.where((rows >= 0)[..., None], values[rows], 0)
+    take = lambda rows, values: xp.where((rows >= 0)[..., None], values[rows], 0)
     # Samples that are not there are at its start, so that nothing flows to them.
-    times = jnp.where(sample_rows >= 0, time[sample_rows], begin[:, None])
-    weights = take(sample_rows, record.weights).at[..., 0].set(0)
+    times = xp.where(sample_rows >= 0, time[sample_rows], begin[:, None])
+    of_samples = take(sample_rows, weights) * (np.arange(known.shape[1]) > 0).astype(known.dtype)
     return Links(
-        kind=jnp.where(jnp.isfinite(end), jnp.array(kinds), NONE),
-        skip=jnp.array([skips.get(int(k), 0) for k in row]), start=begin, end=end,
-        values=take(row, record.values), weights=take(row, record.weights), times=times,
-        sample_values=take(sample_rows, record.values), sample_weights=weights,
-        row=jnp.array(row), sample_rows=jnp.array(sample_rows),
+        kind=xp.where(xp.isfinite(end), np.array(kinds), NONE),
+        skip=np.array([skips.get(int(k), 0) for k in row]), start=begin, end=end,
+        values=take(row, known), weights=take(row, weights), times=times,
+        sample_values=take(sample_rows, known), sample_weights=of_samples, row=row, sample_rows=sample_rows,
     )  # fmt: skip
