@@ -285,7 +285,7 @@ def _link(model, system, records: list[Recording], observed, start: Start, param
     kinds = [ways_of(label, system) for label in labels] or [np.zeros(max(len(system.ways), 1), bool)]
     longest = jnp.asarray(np.max([part.max_time for part in integrator.parts]), dtype)
     # Free states may lie outside of a domain on the way.
-    system = without_domains(system) if divided or isinstance(model, PeriodicOrbit) else system
+    system = system.without_domains() if divided or isinstance(model, PeriodicOrbit) else system
     link = FlowLinks(Automaton(system), measured, jnp.array(np.stack(kinds)), integrator, max_jumps, longest)
     return link, labels
 
@@ -419,9 +419,3 @@ def _solved(
     costs = jnp.where(good | (every.result == "undetermined"), every.cost, jnp.inf)
     best = jnp.argmin(costs)
     return fitted_of(problem, jax.tree.map(lambda leaf: leaf[best], every), records, costs, estimated)
-
-
-def without_domains(system: HybridSystem) -> HybridSystem:
-    """The system whose modes have no domains."""
-    modes = {name: dataclasses.replace(mode, domain=None) for name, mode in system.modes.items()}
-    return HybridSystem(modes, system.transitions, system.time_unit)

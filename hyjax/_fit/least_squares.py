@@ -174,9 +174,10 @@ class FitProblem(eqx.Module):
                 gaps = jnp.append(gaps, (lap.node.z - first.z) / self.scales[1:])
             return reached, likely, gaps, fits
 
-        division = self.division and dataclasses.replace(
-            self.division, rolled=jnp.broadcast_to(self.division.rolled, len(start.times))
-        )
+        division = self.division
+        if division is not None:
+            rolled = jnp.broadcast_to(division.rolled, len(start.times))
+            division = eqx.tree_at(lambda each: each.rolled, division, rolled)
         reached, likely, gaps, fits = by_record(one)(arrays, self.links, own, start.times, free.nodes, division)
         codes = jnp.ravel(reached.result._value)
         bad = codes != RESULTS.successful._value

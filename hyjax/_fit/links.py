@@ -19,7 +19,7 @@ from .._orbit.stride import Stride
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, State, Time
-from .recording import BEFORE, Links, NONE
+from .recording import BEFORE, known_names, Links, NONE
 
 Quantities = Float[Array, " quantities"]
 
@@ -80,7 +80,7 @@ def measured_of(
     system: HybridSystem, names: tuple[str, ...], observed: Mapping[str, Any], t, dtype, params
 ) -> Measured:
     """The quantities of these names: functions `(t, x, params) -> number`, or coordinates of each mode."""
-    known = {each for mode in system.modes.values() for each in mode.coordinates} | set(observed)
+    known = known_names(system, observed)
     before = [name.endswith(BEFORE) and name not in known for name in names]
     own = [name.removesuffix(BEFORE) if early else name for name, early in zip(names, before, strict=True)]
 

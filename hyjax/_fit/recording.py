@@ -110,6 +110,11 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
     return columns, {name: unit for name, unit in units.items() if unit}
 
 
+def known_names(system: HybridSystem, observed: Mapping[str, Any]) -> set[str]:
+    """What may be measured: the coordinates of the modes, and functions."""
+    return {name for mode in system.modes.values() for name in mode.coordinates} | set(observed)
+
+
 def recording(
     data: Any,
     system: HybridSystem,
@@ -122,7 +127,7 @@ def recording(
 ) -> Recording:
     """The recording of a data set, checked. **Arguments:** `observed`: names of quantities that are functions. `start`: no time
     is before. `events`: whether every row is an event."""
-    known = {name for mode in system.modes.values() for name in mode.coordinates} | set(observed)
+    known = known_names(system, observed)
     columns, units = read_columns(data, known | {f"{name}{BEFORE}" for name in known})
     if events and "event" in columns:
         raise ValueError("fit: every row of a return map is one pass. Leave the column event out.")
@@ -176,14 +181,14 @@ def _library(*values: Any) -> Any:
     return jnp if any(isinstance(each, jax.core.Tracer) for each in values) else np
 
 
-def _numbers(column: Any, name: str, dtype) -> Array:
+def _numbers(column: Any, name: str, dtype) -> Array | np.ndarray:
     try:
         return _library(column).asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
     except (TypeError, ValueError):
         raise ValueError(f"fit: the column {name!r} must have numbers; NaN where nothing is measured.") from None
 
 
-def _check_times(time: Array, start: float) -> None:
+def _check_times(time: Array | np.ndarray, start: float) -> None:
     if isinstance(time, jax.core.Tracer):
         return
     known = np.asarray(time)
@@ -222,7 +227,7 @@ def _label(given: Any) -> Any:
     raise ValueError(f"fit: the column event has {given!r}. Give a name, True, the number of a transition, or nothing.")
 
 
-def _weights(noise: Any, name: str, used: list[str], column: Array, dtype) -> Float[Array, " rows"]:
+def _weights(noise: Any, name: str, used: list[str], column: Array | np.ndarray, dtype) -> Array | np.ndarray:
     """One over the standard deviation of a quantity, of those that are `used`."""
     rows, xp = column.size, _library(column, *jax.tree.leaves(noise))
     if name not in used:
@@ -325,9 +330,10 @@ def _arrays(
     # Samples that are not there are at its start, so that nothing flows to them.
     times = xp.where(sample_rows >= 0, time[sample_rows], begin[:, None])
     of_samples = take(sample_rows, weights) * (np.arange(known.shape[1]) > 0).astype(known.dtype)
-    return Links(
+    columns = dict(
         kind=xp.where(xp.isfinite(end), np.array(kinds), NONE),
         skip=np.array([skips.get(int(k), 0) for k in row]), start=begin, end=end,
         values=take(row, known), weights=take(row, weights), times=times,
         sample_values=take(sample_rows, known), sample_weights=of_samples, row=row, sample_rows=sample_rows,
     )  # fmt: skip
+    return Links(**{name: jnp.asarray(column) for name, column in columns.items()})

@@ -11,7 +11,6 @@ the value of the function at its turning point has exact first and second deriva
 rate only touches zero, and the time would have no derivative, the function has none the less.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -77,8 +76,7 @@ Measured = tuple[HybridSystem, dict[str, Rate]]
 
 def measured(system: HybridSystem, functions: Mapping[str, Rate]) -> Measured:
     """The system with these functions by mode."""
-    modes = {name: dataclasses.replace(mode, domain=None) for name, mode in system.modes.items()}
-    return HybridSystem(modes, system.transitions), dict(functions)
+    return system.without_domains(), dict(functions)
 
 
 def turning_of(what: Measured) -> HybridSystem:

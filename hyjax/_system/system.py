@@ -516,6 +516,11 @@ class HybridSystem(eqx.Module):
         first = np.cumsum([0, *self.sizes]).tolist()
         return tuple(first[transition] + (member or 0) for transition, member in self.passes(sequence))
 
+    def without_domains(self) -> "HybridSystem":
+        """The same system, whose modes have no domains."""
+        modes = {name: dataclasses.replace(mode, domain=None) for name, mode in self.modes.items()}
+        return HybridSystem(modes, self.transitions, self.time_unit)
+
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
         """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are.
 
