@@ -197,6 +197,8 @@ def _of_model(model, mode: str | None, t0: float | None, integrator) -> tuple[Hy
     if isinstance(model, PeriodicOrbit):
         if model.period.ndim:
             raise ValueError(f"fit: this is a batch of {len(model)} orbits. Take one of them, such as orbits[0].")
+        if not is_traced(model.x) and not np.all(np.isfinite(model.x)):
+            raise ValueError(f"fit: this orbit was not found, {model.result}. Find one near the data first.")
         own, given = model.sequence[0], model.integrator
     elif isinstance(model, ReturnMap):
         own, given = model.mode, model.integrator_or(Integrator())

@@ -416,6 +416,8 @@ def test_a_record_without_events_in_the_model():
 def test_a_closed_orbit():
     """The slope of a rolling wheel from the duration of a step of its periodic orbit, whose start is not known."""
     orbit = hj.periodic_orbit(wheel.step, wheel.guess(wheel.Params()), wheel.Params())
+    with pytest.raises(ValueError, match="this orbit was not found, successful"):
+        hj.fit(eqx.tree_at(lambda each: each.x, orbit, orbit.x * jnp.nan), [1.0], orbit.params, over=lambda p: p.slope)
     other = dataclasses.replace(wheel.Params(), slope=jnp.array(0.25))
     there = hj.periodic_orbit(wheel.step, orbit.x, other)
     data = {"time": [float(there.period)], "theta_rate_before": [float(there.arc_ends[0][0, 1])], "event": "*"}

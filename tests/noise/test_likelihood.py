@@ -1,4 +1,6 @@
-"""Parameters by the likelihood of a Kalman filter, those of the process noise among them, against a closed form."""
+"""Parameters of noise by likelihoods: of a Kalman filter, against a closed form, and of strides."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import scipy.optimize
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax.models import rimless_wheel as wheel
 
 LINE = hj.HybridSystem({"line": hj.Mode(lambda t, x, p: -p * x, ("x",))}, ())
 TIMES, ERROR, START = jnp.arange(1.0, 9.0) * 0.5, 0.01, 0.04
@@ -51,3 +54,22 @@ def test_rate_and_intensity_of_a_noisy_decay():
     assert np.all(
         np.abs(found.x - [0.7, np.log(0.3)]) < 3 * np.sqrt(np.diag(np.linalg.inv(jax.hessian(closed)(best.x))))
     )
+
+
+@pytest.mark.medium
+def test_variance_of_the_slope_from_strides():
+    """Of a wheel on rough ground: the likelihood's maximum by the covariance of strides, against the slopes that were drawn."""
+    orbit = hj.periodic_orbit(wheel.step, wheel.guess(wheel.Params()), wheel.Params())
+    slopes = 1e-4 * np.random.default_rng(3).standard_normal(400)
+
+    def stride(x, change):
+        params = dataclasses.replace(orbit.params, slope=orbit.params.slope + change)
+        after = wheel.step(x, params, throw=False).x
+        return after, after[1] - orbit.x[1]
+
+    off = np.append(0, jax.lax.scan(stride, orbit.x, jnp.asarray(slopes))[1])
+    rate = float(orbit.return_jacobian[1, 1])
+    one = float(hj.noise.stride_covariance(orbit, noise=lambda p: p.slope)[1, 1])
+    variance = np.mean((off[1:] - rate * off[:-1]) ** 2) / (one * (1 - rate**2))
+    # The linear theory leaves out terms of the relative size of the noise.
+    assert_allclose(variance, np.mean(slopes**2), rtol=1e-2)
