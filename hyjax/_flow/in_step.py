@@ -209,7 +209,8 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
     def follow(choices, nudge):
         """The end of the order that takes the guards by their places `choices` among those that are left."""
 
-        def one(carry, choice):
+        def one(carry, place):
+            choice, begins = place
             mode, z, columns, left, sound, spent, sizes = carry
             flow = automaton.field(t, z, (mode, params))
             g, rates, by = moved(guards_of(mode), t, z, flow, columns)
@@ -217,7 +218,9 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
             leaving = automaton.leaving(mode)
             due = armed & (rates < 0) & (jnp.abs(g) <= -2 * close * rates) & ~spent[leaving]
             there = jnp.sum(due)
-            sound = sound & (there == left)
+            # A guard that falls within twice the time belongs to them, though it was not met with the first.
+            left = jnp.where(begins, jnp.maximum(left, there), left)
+            sound = sound & (there == left) & (left <= most)
             if automaton.surfaces.at_once is not None:
                 # A guard that acts at once between two of the events: the state after its jump is not examined.
                 sudden = automaton.surfaces.at_once((mode, params)) & armed & ~(g > 0) & ~due
@@ -240,7 +243,9 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
         sizes = jnp.abs(start), jnp.abs(columns)
         spent = jnp.zeros(sum(automaton.system.sizes), bool)
         carry = mode, start, columns, jnp.sum(met), jnp.sum(met) <= most, spent, sizes
-        (mode_end, z_end, columns_end, left, sound, _, sizes), _ = jax.lax.scan(one, carry, choices)
+        (mode_end, z_end, columns_end, left, sound, _, sizes), _ = jax.lax.scan(
+            one, carry, (choices, jnp.arange(choices.size) == 0)
+        )
         return mode_end, z_end, columns_end, sound & (left == 0), sizes
 
     # With fewer events some of these orders coincide. At the last place no event is left.

@@ -16,8 +16,8 @@ from .._flow.jump import reset, variation_of_jump
 from .._numerics.eager import short_run
 from .._results.shown import Shown
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
-from .._system.system import HybridSystem
-from .._system.types import Params, Scalar, State, Time
+from .._system.system import HybridSystem, Transition
+from .._system.types import Flag, Params, Scalar, State, Time
 
 # From so many equal arcs, one after another, a loop compiles them once.
 MANY = 4
@@ -69,8 +69,11 @@ def run_stride(
         within = None if owed is None else owed.within(out)
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
         owed = None if owed is None else owed_after(impact, t, owed)
-        after = jump(impact.t, impact.x)
-        fits = (impact.result == RESULTS.successful) & (impact._way == expected)
+        transition, member = system.numbers(jnp.asarray(expected))
+        # Of a family whichever guard has fallen: see `_in_order`.
+        same = impact.transition == transition
+        after = jump(impact.t, impact.x, jnp.where(same, impact.index, member))
+        fits = (impact.result == RESULTS.successful) & same
         code = choose(fits, code_of_state(after), impact.result)
         return (impact.t, after, owed), dataclasses.replace(impact, result=code)
 
@@ -82,18 +85,14 @@ def run_stride(
             impacts += [jax.tree.map(lambda leaf, k=k: leaf[k], stacked) for k in range(len(numbers))]
             continue
         for k in numbers:
-            way, out = system.way(route[k]), jnp.array(system.ways_out(sequence[k]))
-            jump = lambda t, x, way=way: reset(way, t, x, params)
+            way, out = system.transitions[system.ways[route[k], 0]], jnp.array(system.ways_out(sequence[k]))
+            jump = lambda t, x, member, way=way: reset(way.member(member), t, x, params)
             now, impact = arrive(now, sequence[k], route[k], out, jump, run_to_guard if arcs is None else arcs[k])
             impacts.append(impact)
     t, x, _ = now
     impacts, result = without_order(system, sequence, may, impacts, params), RESULTS.successful
-    for impact, expected in zip(impacts, route, strict=True):
-        code = choose(
-            (impact.result == RESULTS.successful) & (impact._way != expected),
-            RESULTS.unexpected_transition,
-            impact.result,
-        )
+    for impact, fits in zip(impacts, _in_order(system, route, impacts, t - start), strict=True):
+        code = choose((impact.result == RESULTS.successful) & ~fits, RESULTS.unexpected_transition, impact.result)
         result = choose(result == RESULTS.successful, code, result)
     result = choose(result == RESULTS.successful, code_of_state(x), result)
     good = result == RESULTS.successful
@@ -104,6 +103,25 @@ def run_stride(
         guard_rates=jnp.stack([impact.guard_rate for impact in impacts]),
         result=result,
     )
+
+
+def _in_order(system: HybridSystem, route: tuple[int, ...], impacts: list[Impact], time: Scalar) -> list[Flag]:
+    """For each arc whether it ends by its way in the route; or, among arcs one after another that end by guards of one family, as
+    legs that land together, all within a short time, by that of another of these."""
+    wanted = system.ways[list(route)]
+    fits = [impact._way == expected for impact, expected in zip(impacts, route, strict=True)]
+    close = float(jnp.finfo(time.dtype).eps) ** 0.5 * jnp.abs(time)
+    for _, group in itertools.groupby(range(len(route)), lambda k: _functions(system.transitions[wanted[k, 0]])):
+        block = list(group)
+        if len(block) == 1 or not system.transitions[wanted[block[0], 0]].is_family:
+            continue
+        members, times = wanted[block, 1], jnp.stack([impacts[k].t for k in block])
+        met = jnp.stack([jnp.where(impacts[k].transition == wanted[k, 0], impacts[k].index, -1) for k in block])
+        near = (jnp.abs(times[:, None] - times) <= close) & (met[None, :] == members[:, None])
+        for place, k in enumerate(block):
+            # The guard that is wanted here falls soon, and that which falls here is wanted soon.
+            fits[k] = fits[k] | (jnp.any(near[place]) & jnp.any(near[:, place]))
+    return fits
 
 
 def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ...]) -> list[int]:
@@ -120,33 +138,38 @@ def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ..
 
 def _content(system: HybridSystem, mode: str) -> tuple:
     """The functions of a mode, and of the transitions that leave it, in their order; as what they are compared by."""
-    ways = [dataclasses.replace(system.transitions[i], source="", target="") for i in system.leaving(mode)]
-    leaves, structure = jax.tree.flatten((system.mode(mode), ways))
+    leaves, structure = jax.tree.flatten(system.mode(mode))
+    ways = (_functions(system.transitions[i]) for i in system.leaving(mode))
+    return structure, tuple(map(id, leaves)), *ways
+
+
+def _functions(way: Transition) -> tuple:
+    """The functions of a transition, wherever it leads from and to; as what they are compared by."""
+    leaves, structure = jax.tree.flatten(dataclasses.replace(way, source="", target=""))
     return structure, tuple(map(id, leaves))
 
 
 def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]], params: Params, now: tuple):
     """Arcs of one kind in a loop, compiled once: what is now after them, and their impacts along a leading axis."""
     mode = arcs[0][0]
-    places = [(system.leaving(name).index(system.ways[way, 0]), system.ways[way, 1]) for name, way in arcs]
-    taken = sorted({place for place, _ in places})
+    places = [system.leaving(name).index(system.ways[way, 0]) for name, way in arcs]
+    taken = sorted(set(places))
 
-    def after(place: int, member: Array, t: Time, x: State) -> State:
-        way = system.transitions[system.leaving(mode)[place]]
-        return reset(way.member(member) if way.is_family else way, t, x, params)
+    def after(place: int, t: Time, x: State, member: Array) -> State:
+        return reset(system.transitions[system.leaving(mode)[place]].member(member), t, x, params)
+
+    jumps = [functools.partial(after, place) for place in taken]
 
     def one(now: tuple, row: tuple) -> tuple[tuple, Impact]:
-        expected, out, branch, member = row
-        jumps = [functools.partial(after, place, member) for place in taken]
-        jump = lambda t, x: jax.lax.switch(branch, jumps, t, x)
+        expected, out, branch = row
+        jump = lambda t, x, member: jax.lax.switch(branch, jumps, t, x, member)
         later, impact = arrive(now, mode, expected, out, jump, functools.partial(run_to_guard, out=out))
         # A carry keeps its dtypes.
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), later, now), impact
 
     outs = jnp.array([system.ways_out(name) for name, _ in arcs])
-    columns = ([way for _, way in arcs], [taken.index(place) for place, _ in places], [member for _, member in places])
-    expected, branches, members = map(jnp.array, columns)
-    return jax.lax.scan(one, now, (expected, outs, branches, members))
+    expected, branches = jnp.array([way for _, way in arcs]), jnp.array([taken.index(place) for place in places])
+    return jax.lax.scan(one, now, (expected, outs, branches))
 
 
 # Under `jit` the stride is traced once, for the values and the derivatives of every order.

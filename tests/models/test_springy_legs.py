@@ -107,3 +107,24 @@ def test_orbit_spectrum_and_derivative_by_energy(model, name, passes):
     wanted = state(model, record["by_energy"], [0.0] * len(LEGS[model]))
     assert_allclose(by_x, wanted, atol=1e-11)
     assert_allclose(by_period, float(record["by_energy"]["T"]), rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_the_family_of_the_pronk_in_one_run():
+    """Four legs that land together within rounding, in whatever order: from #267 beyond the gait where the legs' multipliers are
+    1, all three at once."""
+    x, params = start(quadruped, "PK_20_2 #267"), quadruped.Params()
+    orbit = hj.periodic_orbit(quadruped.step, x, params, conserved=quadruped.energy)
+    family = hj.continuation(orbit, stop=10.5)
+    assert family.result == hj.RESULTS.successful
+    # All legs as one, along the family.
+    assert_allclose(family.x[:, 5:9], 0, atol=1e-11)
+    assert_allclose(family.x[:, 9:13], family.x[:, 9:10].repeat(4, axis=1), rtol=1e-11)
+    energies = [quadruped.energy(0.0, jnp.asarray(each), params) for each in family.x]
+    assert_allclose(energies, family.values, rtol=1e-13)
+    # The gait between two points where their number of multipliers above 1 falls from 3 to 0: by the forward speed.
+    above = np.sum((family.multipliers.real > 1) & (np.abs(family.multipliers.imag) < 1e-6), axis=1)
+    assert above[0] == 3 and above[-1] == 0 and set(above.tolist()) == {0, 3}
+    last = int(np.flatnonzero(above == 3)[-1])
+    exact = float(GAITS["pronk_multigait_point"]["dx"])
+    assert family.x[last + 1, 0] < exact < family.x[last, 0]
