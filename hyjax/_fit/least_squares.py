@@ -385,8 +385,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         rounding = 2 * jnp.sqrt(cost) * finest
         finite = jnp.isfinite(other) & jnp.all(jnp.isfinite(new.jacobian)) & jnp.all(jnp.isfinite(new.constraints))
         good = RESULTS.successful
-        lost = (search.at.chain.result == good) & (new.chain.result != good)
-        better = first | (finite & ~lost & (fall > -rounding))
+        worse = (search.at.chain.result == good) & (new.chain.result != good)
+        better = first | (finite & ~worse & (fall > -rounding))
         u, at = select(better, (search.trial, new), (search.u, search.at))
         # How well the linearization foretold the fall. Damping goes fast only where little is left to fall, after a bend.
         part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
@@ -401,11 +401,12 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         part, limit = jnp.where(last(search), EXACT, ROUGH), jnp.where(last(search), SMALL, 1e-2)
         least = part**2 * cost + jnp.where(last(search), finest, 0) ** 2
         ends = better & ~first & (search.expected <= least) & (search.damping <= limit)
-        ends = ends | (search.tried + 1 >= max_steps) | (damping > 1 / LEAST) | ~jnp.isfinite(jnp.sum(at.r))
+        lost = (search.tried + 1 >= max_steps) | (damping > 1 / LEAST) | ~jnp.isfinite(jnp.sum(at.r))
+        ends = ends | lost
         weight = weights[jnp.minimum(search.stage, stages - 1)]
         dual = jnp.where(ends, search.dual + weight**2 * at.chain.gaps, search.dual)
         shut = last(search) & (jnp.max(jnp.abs(at.chain.gaps), initial=0) <= max(SHUT, 50 * eps))
-        stage = jnp.where(ends, jnp.where(shut, stages, search.stage + 1), search.stage)
+        stage = jnp.where(ends, jnp.where(shut | (lost & last(search)), stages, search.stage + 1), search.stage)
 
         b, weight = rows(at, dual, stage)
         a = jnp.concatenate([at.jacobian, weight * at.constraints])
