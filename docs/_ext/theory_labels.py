@@ -10,7 +10,7 @@ SECTIONS = {
     "return-map": "ReturnMap Stride Section Stroboscope Crossing",
     "orbits": """periodic_orbit PeriodicOrbit Footfalls Level SingleShooting MultipleShooting find_orbits Orbits SolveError
         objectives.period objectives.speed objectives.step_length plot.phase_portrait plot.time_series plot.orbit_figure
-        plot.animate_orbit plot.walk plot.PlacedArc plot.shapes""",
+        plot.animate_orbit plot.walk plot.PlacedArc plot.shapes plot.gait_map plot.GaitMap""",
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
     "continuation": "continuation Branch PseudoArclength plot.branch_diagram",
     "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",

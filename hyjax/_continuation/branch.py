@@ -16,7 +16,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.installed import needed
-from .._results.registry import draw
+from .._results.registry import draw, pictures
 from .._results.shown import is_traced, lanes, Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Params, Scalar
@@ -219,6 +219,10 @@ class Branch(Points):
     def plot(self, coordinate: Height | None = None, ax=None, against: Height | None = None):
         """Draw a bifurcation diagram; see `hyjax.plot.branch_diagram`."""
         return draw(self, coordinate, ax, against=against)
+
+    def explore(self, model, **options):
+        """A page with the gait map of the branch, on which its gaits move; see `hyjax.plot.gait_map`."""
+        return pictures().gait_map(self, model, **options)
 
 
 def _points_of(branch: Points) -> dict[str, np.ndarray]:

@@ -74,17 +74,17 @@ class Footfalls(Shown):
     @property
     def phases(self) -> Float[np.ndarray, " legs"]:
         counts = {len(each) for each in self.stances}
-        if len(counts) > 1 or 0 in counts or np.any(self.duty_factors == 1):
+        if len(counts) != 1 or 0 in counts or np.any(self.duty_factors == 1):
             return np.full(len(self.legs), np.nan)
         first = np.array([each[0, 0] for each in self.stances])
         return counts.pop() * (first - first[0]) % 1
 
     @property
     def name(self) -> str:
-        return gait_name(self.legs, self.phases, float(np.mean(self.duty_factors)))
+        return gait_name(self.legs, self.phases, self.duty_factors)
 
 
-def gait_name(legs: Sequence[str], phases: Float[np.ndarray, " legs"], duty_factor: float) -> str:
+def gait_name(legs: Sequence[str], phases: Float[np.ndarray, " legs"], duty_factors: Float[np.ndarray, " legs"]) -> str:
     """The name of a gait, see `Footfalls`."""
     words = [set(re.split(r"[\W_]+", leg)) for leg in legs]
     places = {(bool(each & BACK), bool(each & LEFT)): k for k, each in enumerate(words)}
@@ -92,7 +92,7 @@ def gait_name(legs: Sequence[str], phases: Float[np.ndarray, " legs"], duty_fact
         return ""
     near = lambda a, b, lag: abs((phases[b] - phases[a] - lag + 0.5) % 1 - 0.5) <= SIXTEENTH
     pairs = [(0, 1)] if len(legs) == 2 else [(places[back, True], places[back, False]) for back in (True, False)]
-    gait = "walk" if duty_factor >= 0.5 else "run"
+    gait = "walk" if np.mean(duty_factors) >= 0.5 else "run"
     together, alternate = (all(near(*pair, lag) for pair in pairs) for lag in (0, 0.5))
     if len(legs) == 2:
         return "hop" if together else gait if alternate else "skip"

@@ -23,6 +23,11 @@ def models() -> ModuleType:
     return _importers["models"]()
 
 
+def pictures() -> ModuleType:
+    """`hyjax.plot`."""
+    return _importers["plot"]()
+
+
 def sweeps() -> ModuleType:
     """The stores of sweeps, with `open_sweep`."""
     return _importers["sweeps"]()
@@ -70,7 +75,7 @@ def animate(result: Any, model: Any, /, **options: Any) -> Any:
 
 def _registered(function: Any, result: Any) -> Callable:
     """The function for the type of a result, once pictures are imported; `TypeError` for a type that has none."""
-    _importers["plot"]()
+    pictures()
     found = function.dispatch(type(result))
     if found is function.dispatch(object):
         known = ", ".join(sorted(each.__name__ for each in function.registry if each is not object))

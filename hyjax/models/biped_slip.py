@@ -104,6 +104,11 @@ def start(params):
     return "gait", guess(params)
 
 
+def forces(mode, x, params):
+    """The vertical forces of the legs."""
+    return legs.forces(x, params.stiffness)[1]
+
+
 def outline(mode, x, params):
     """Legs and body, in leg lengths, seen by an observer who moves along; the origin is on the ground."""
     centre = jnp.stack([jnp.zeros_like(x[1]), x[1]])

@@ -127,6 +127,11 @@ def start(params):
     return "gait", guess(params)
 
 
+def forces(mode, x, params):
+    """The vertical forces of the legs."""
+    return legs.forces(x, params.stiffness)[1]
+
+
 def outline(mode, x, params):
     """Legs and trunk, in leg lengths, seen by an observer who moves along; the origin is on the ground."""
     sine, cosine = sincos(x[3])

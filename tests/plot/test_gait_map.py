@@ -1,0 +1,75 @@
+"""The page of a gait map: what its data say, against the branch."""
+
+import html
+import json
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax.models import rimless_wheel as wheel
+
+
+@pytest.fixture(scope="module")
+def branch():
+    params = wheel.Params()
+    orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
+    return hj.continuation(orbit, where=lambda p: p.slope, stop=0.25)
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_the_page_of_a_branch(branch, tmp_path):
+    found = branch.explore(wheel, across="slope", gaits=5, legs={"spoke": ("stance",)})
+    data = data_of(found.page)
+    assert len(data["gaits"]) == 5 and found.gaits == (("",) * len(branch),)
+    drawn = re.search(r'<svg id="map".*?</svg>', found.page, re.DOTALL)[0]
+    assert drawn.count("<circle") == len(branch) and drawn.count('class="gait"') == 5
+    shown = np.linspace(0, len(branch) - 1, 5).astype(int)
+    for gait, i in zip(data["gaits"], shown, strict=True):
+        # As many digits as are printed.
+        assert_allclose(gait["period"], branch.periods[i], rtol=1e-12)
+        assert_allclose([complex(*each) for each in gait["multipliers"]], branch.multipliers[i], atol=1e-4)
+        assert gait["said"][0] == "gait, stable" and f"slope = {branch.values[i]:.5g} rad" in gait["said"]
+        assert gait["times"][0] == 0 and gait["times"][-1] == 1 and gait["stances"] == [[[0, 1]]]
+        assert {len(gait["times"])} == {len(gait["moved"]), len(gait["lines"])}
+    # The camera goes with the wheel: the length of its step is that of a spoke, 1, in pixels, down the slope.
+    way = np.array(data["gaits"][0]["moved"][-1])
+    spoke = next(line for line in data["gaits"][0]["lines"][0] if len(line) == 5)
+    length = np.hypot(spoke[1] - spoke[3], spoke[2] - spoke[4])
+    assert_allclose(np.hypot(*way), length, atol=2)
+    assert_allclose(np.arctan2(way[1], way[0]), branch.values[0], atol=0.01)
+    with pytest.raises(ValueError, match=r"suffix \.html"):
+        found.save(tmp_path / "page.png")
+    found.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == found.page
+    (shown,) = re.findall(r'srcdoc="([^"]*)"', found._repr_html_())
+    assert html.unescape(shown) == found.page
+
+
+def test_the_page_needs_no_other_file(branch):
+    page = hj.plot.gait_map([branch], wheel, gaits=2).page
+    assert not re.search(r"https?:|src=|href=|@\w+@|url\(|import", page.replace("http://www.w3.org", ""))
+    assert page.startswith("<!DOCTYPE html>") and page.count("</script>") == 2
+
+
+def test_axes_of_the_map(branch):
+    """The speed by the model's travel, and functions: the same numbers at the same places."""
+    # The spectral radius is constant.
+    axes = (
+        ("period", "spectral_radius"),
+        (lambda orbit, params: orbit.period, lambda orbit, params: orbit.spectral_radius),
+    )
+    pages = [hj.plot.gait_map(branch, wheel, *names, gaits=2).page for names in axes]
+    places = [re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', page) for page in pages]
+    assert places[0] == places[1] and "&lt;" not in pages[0]
+    with pytest.raises(ValueError, match="there is no 'psi'"):
+        branch.explore(wheel, up="psi")
+    with pytest.raises(ValueError, match="gaits=0"):
+        branch.explore(wheel, gaits=0)
+    with pytest.raises(ValueError, match="does not define outline"):
+        branch.explore(hj.plot)
