@@ -102,8 +102,8 @@ def jumps_of(
         whole = np.append(_centre(t), _centre(x))
         centre, tail = np.split(whole, [moving])
         jumping = set()
-        for rest in (tail, np.zeros(held), np.ones(held)) if held else (tail,):
-            each = ft.partial(at, np.asarray(rest, dtype))
+        for flags in (tail, np.zeros(held), np.ones(held)) if held else (tail,):
+            each = ft.partial(at, np.asarray(flags, dtype))
             with np.errstate(all="ignore"):
                 jumping |= _numbers_that_jump(
                     each, centre, len(owners), draw, float(jnp.finfo(dtype).eps), through_zero
