@@ -69,7 +69,7 @@ def _is_concrete(result: eqx.Module) -> bool:
 def one_of_batch(name: str, value: ArrayLike, what: str) -> None:
     """`ValueError` from the function `name` where the number `value` of a result is that of a batch."""
     if np.ndim(value):
-        raise ValueError(f"{name}: this is a batch of {len(value)} {what}. Take one of them, as batch[0].")
+        raise ValueError(f"{name}: this is a batch of {np.shape(value)[0]} {what}. Take one of them, as batch[0].")
 
 
 def lanes(found: PyTree, value: ArrayLike, i: Any, what: str) -> Any:
