@@ -180,28 +180,36 @@ def _way(system: HybridSystem, arcs: Sequence[Arc]) -> Float[np.ndarray, " sampl
 
 def _motion(orbit: PeriodicOrbit, arcs: tuple[Arc, ...], model: Model) -> dict[str, Any]:
     """The frames of a gait over one period: the time of each, the place of the camera over the ground, and the model's lines;
-    and the vertical forces of the legs."""
-    way, few = _way(orbit.system, arcs), slice(None, None, max(1, min(4, len(arcs) // 3)))
-    if way is not None:
-        way = np.concatenate([each[few] for each in np.split(way, len(arcs))])
-    arcs = tuple(Arc(arc.mode, arc.t[few], arc.x[few]) for arc in arcs)
-    times = np.concatenate([np.asarray(arc.t) for arc in arcs])
-    if hasattr(model, "travel"):
-        placed = placed_arcs(arcs, model, orbit.params)
-        feet, camera = [arc.foot for arc in placed], placed[-1].landing * (times / times[-1])[:, None]
-        shown = np.split(camera, len(arcs))
-    else:
-        camera = np.stack([np.zeros_like(times) if way is None else way, np.zeros_like(times)], axis=1)
-        feet, shown = [np.zeros(2)] * len(arcs), [np.zeros((len(arc.t), 2)) for arc in arcs]
-    lines: list[list[tuple[str, np.ndarray]]] = []
-    for arc, foot, here in zip(arcs, feet, shown, strict=True):
-        posed = shapes(model, arc.mode, arc.x, orbit.params, foot, np.asarray(arc.t))
-        lines += [[(name, points[k] - here[k]) for name, points in posed.items()] for k in range(len(arc.t))]
-    forces = []
+    and the vertical forces of the legs, with their times."""
+    end = float(arcs[-1].t[-1])
+    forces: dict[str, Any] = {"force_times": [], "forces": []}
     if hasattr(model, "forces"):
         force = lambda arc: jax.vmap(lambda x: model.forces(arc.mode, x, orbit.params))(arc.x)
-        forces = np.concatenate([np.asarray(force(arc)) for arc in arcs]).T
-    return {"times": times / times[-1], "camera": camera, "lines": lines, "forces": forces}
+        forces["force_times"] = np.concatenate([np.asarray(arc.t) for arc in arcs]) / end
+        forces["forces"] = np.concatenate([np.asarray(force(arc)) for arc in arcs]).T
+    # Legs that land together have arcs without duration between them.
+    lasting = [float(arc.t[-1] - arc.t[0]) > 1e-9 * end for arc in arcs]
+    # A part of the samples, with both ends of the arcs.
+    some = slice(None, None, 1 if sum(lasting) <= 3 else 2 if sum(lasting) <= 9 else 4)
+    way = _way(orbit.system, arcs)
+    ways = np.zeros((len(arcs), SAMPLES)) if way is None else np.split(way, len(arcs))
+    if not hasattr(model, "travel"):
+        ways = [way for way, lasts in zip(ways, lasting, strict=True) if lasts]
+        arcs = tuple(arc for arc, lasts in zip(arcs, lasting, strict=True) if lasts)
+    arcs = tuple(Arc(arc.mode, arc.t[some], arc.x[some]) for arc in arcs)
+    times = np.concatenate([np.asarray(arc.t) for arc in arcs]) / end
+    if hasattr(model, "travel"):
+        placed = placed_arcs(arcs, model, orbit.params)
+        camera = placed[-1].landing * times[:, None]
+        feet = [arc.foot - here for arc, here in zip(placed, np.split(camera, len(arcs)), strict=True)]
+    else:
+        camera = np.stack([np.concatenate([way[some] for way in ways]), np.zeros_like(times)], axis=1)
+        feet = [np.zeros((len(arc.t), 2)) for arc in arcs]
+    lines: list[list[tuple[str, np.ndarray]]] = []
+    for arc, foot in zip(arcs, feet, strict=True):
+        posed = shapes(model, arc.mode, arc.x, orbit.params, np.zeros(2), np.asarray(arc.t))
+        lines += [[(name, points[k] + foot[k]) for name, points in posed.items()] for k in range(len(arc.t))]
+    return {"times": times, "camera": camera, "lines": lines, **forces}
 
 
 def _printed(height: "Height", branch: "Branch", model: Model) -> tuple[str, str]:
@@ -257,6 +265,7 @@ def _page(points: list[Point], names: Sequence[tuple[str, str]], title: str, sec
             "lines": [[[lines.index(name), *pixels(line)] for name, line in frame] for frame in gait["lines"]],
             "legs": list(feet.legs),
             "stances": [np.round(each, 5).tolist() for each in feet.stances],
+            "force_times": np.round(gait["force_times"], 5).tolist(),
             "forces": np.round(gait["forces"], 3).tolist(),
             "multipliers": [[round(m.real, 4), round(m.imag, 4)] for m in np.asarray(point.orbit.multipliers)],
         })  # fmt: skip
@@ -294,7 +303,7 @@ def _axes(low: np.ndarray, high: np.ndarray, to_map, names: Sequence[tuple[str, 
     across, up = (html.escape(with_unit(*name)) for name in names)
     return text + (
         f'<text x="{MAP[0] / 2 + 20}" y="{MAP[1] - 12}" text-anchor="middle">{across}</text>'
-        f'<text transform="translate(14 {MAP[1] / 2 - 15}) rotate(-90)" text-anchor="middle">{up}</text>'
+        f'<text transform="translate(10 {MAP[1] / 2 - 15}) rotate(-90)" text-anchor="middle">{up}</text>'
     )
 
 
@@ -350,7 +359,7 @@ function forces(g) {
   const top = Math.max(1e-9, ...g.forces.flat()), y = f => 84 - 72 * f / top;
   let text = `<path d="M80 12V84H330" fill="none" stroke="#222"/><text y="20">${top.toPrecision(3)}</text>`;
   g.forces.forEach((force, i) => {
-    const p = force.map((f, k) => (80 + 250 * g.times[k]).toFixed(1) + "," + y(f).toFixed(1)).join(" ");
+    const p = force.map((f, k) => (80 + 250 * g.force_times[k]).toFixed(1) + "," + y(f).toFixed(1)).join(" ");
     text += `<polyline points="${p}" fill="none" stroke="${colour(i)}" stroke-width="1.5"/>`;
   });
   return text + '<text y="84">force</text>';
