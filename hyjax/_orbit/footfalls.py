@@ -36,7 +36,7 @@ class Footfalls(Shown):
     first leg, as a fraction of the time between two touchdowns of a leg, shape `(legs,)`; NaN unless all legs land equally often.
     `name`: of the gait.
 
-    A gait of two legs is a `hop` where they land together, a `skip` where they neither land together nor alternate; where they
+    A gait of one leg is a `hop`; of two legs a `hop` where they land together, a `skip` where they neither land together nor alternate; where they
     alternate a `walk` if the mean duty factor is one half or more, else a `run`. Of four legs, named `back` (or `hind`, `rear`)
     and `left`: where the legs of both pairs land together, a `pronk` if all four do, else a `bound`; where both pairs alternate,
     a `pace` if legs of one side land together, a `trot` if diagonal ones do, else `walk` or `run`; all others are a `gallop`.
@@ -88,8 +88,10 @@ def gait_name(legs: Sequence[str], phases: Float[np.ndarray, " legs"], duty_fact
     """The name of a gait, see `Footfalls`."""
     words = [set(re.split(r"[\W_]+", leg)) for leg in legs]
     places = {(bool(each & BACK), bool(each & LEFT)): k for k, each in enumerate(words)}
-    if not np.all(np.isfinite(phases)) or not (len(legs) == 2 or len(legs) == len(places) == 4):
+    if not np.all(np.isfinite(phases)) or not (len(legs) in (1, 2) or len(legs) == len(places) == 4):
         return ""
+    if len(legs) == 1:
+        return "hop"
     near = lambda a, b, lag: abs((phases[b] - phases[a] - lag + 0.5) % 1 - 0.5) <= SIXTEENTH
     pairs = [(0, 1)] if len(legs) == 2 else [(places[back, True], places[back, False]) for back in (True, False)]
     gait = "walk" if np.mean(duty_factors) >= 0.5 else "run"
