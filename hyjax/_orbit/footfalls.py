@@ -36,10 +36,11 @@ class Footfalls(Shown):
     first leg, as a fraction of the time between two touchdowns of a leg, shape `(legs,)`; NaN unless all legs land equally often.
     `name`: of the gait.
 
-    A gait of one leg is a `hop`; of two legs a `hop` where they land together, a `skip` where they neither land together nor alternate; where they
-    alternate a `walk` if the mean duty factor is one half or more, else a `run`. Of four legs, named `back` (or `hind`, `rear`)
-    and `left`: where the legs of both pairs land together, a `pronk` if all four do, else a `bound`; where both pairs alternate,
-    a `pace` if legs of one side land together, a `trot` if diagonal ones do, else `walk` or `run`; all others are a `gallop`.
+    A gait of one leg is a `hop`; of two legs a `hop` where they land together, a `skip` where they neither land together nor
+    alternate; where they alternate a `walk` if the mean duty factor is one half or more, else a `run`. Of four legs, named `back`
+    (or `hind`, `rear`) and `left`: where the legs of both pairs land together, a `pronk` if all four do, else a `bound`; where
+    both pairs alternate, a `pace` if legs of one side land together, a `trot` if diagonal ones do, else `walk` or `run`; all
+    others are a `gallop`.
     Other gaits have the name `""`.
 
     **Example:**
