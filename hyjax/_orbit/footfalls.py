@@ -57,7 +57,7 @@ class Footfalls(Shown):
     """
 
     legs: tuple[str, ...] = eqx.field(static=True)
-    stances: tuple[Float[np.ndarray, "stances 2"], ...]
+    stances: tuple[Float[np.ndarray, "_ 2"], ...]
 
     def _tables(self):
         rows = [
