@@ -11,7 +11,7 @@ INSTALL = """if importlib.util.find_spec("hyjax") is None:\n    %pip install"""
 
 
 def test_there_are_notebooks():
-    assert len(NOTEBOOKS) >= 15
+    assert len(NOTEBOOKS) >= 16
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
