@@ -87,7 +87,7 @@ def test_orbit_spectrum_and_derivative_by_energy(model, name, passes):
     if model is biped:
         # The integral of the speed, to the tolerance of the integrator.
         length = float(record["stride_length"])
-        assert_allclose(hj.objectives.speed()(orbit, params) * orbit.period, length, rtol=1e-12)
+        assert_allclose(hj.objectives.speed()(orbit, orbit.params) * orbit.period, length, rtol=1e-12)
     feet = orbit.footfalls()
     assert feet.name == GAIT_NAMES[name]
     touchdowns = [float(record["variables"][f"t{leg}_TD"]) / float(orbit.period) for leg in LEGS[model]]
