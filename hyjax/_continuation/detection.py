@@ -59,10 +59,12 @@ def search(
 
     while k < len(places) - 1:
         a, b = places[k], places[k + 1]
-        kinds, simple = _expected(places, k)
+        kinds, simple, rank = *_expected(places, k), _rank(a, b)
+        if rank > 1:
+            kinds, simple = [CROSSING], True
         middle = None if simple else halfway(a, b)
         if middle is None:
-            located = {kind: _located(unfolding, kind, a, b, 1e3 * accept) for kind in kinds}
+            located = {kind: _located(unfolding, kind, a, b, 1e3 * accept, rank) for kind in kinds}
             if FOLD in located and CROSSING in located and _turns_at(places, k, located[CROSSING]):
                 # Where two branches cross, the parameter of one of them may have an extremum: no fold.
                 kinds, located = [CROSSING], {CROSSING: located[CROSSING]}
@@ -73,7 +75,7 @@ def search(
             continue
         here = {kind: point for kind, point in located.items() if point is not None}
         found += sorted(here.values(), key=lambda point: _along(point, a, b))
-        since += here
+        since += here.values()
         if not {*kinds} - {PAIR} <= here.keys():
             unresolved.append((float(a.v[-1]), float(b.v[-1])))
         if _can_count(b):
@@ -119,15 +121,24 @@ def _change(a: Place, b: Place) -> set[int]:
     return set(range(low, high + 1))
 
 
+def _rank(a: Place, b: Place) -> int:
+    """How many real multipliers pass 1 between two points, the same way: by symmetry they may at one point."""
+    above = [np.sum((each.multipliers.real > 1) & (np.abs(each.multipliers.imag) < ON_CIRCLE)) for each in (a, b)]
+    return abs(int(above[1] - above[0])) if _can_count(a) and _can_count(b) else 0
+
+
 def _can_count(place: Place) -> bool:
     """Whether every multiplier is known to be inside or outside the unit circle."""
     return bool(np.all(np.abs(np.abs(place.multipliers) - 1) > ON_CIRCLE))
 
 
-def _explains(kinds: list[str], change: set[int]) -> bool:
-    """Whether special points of these kinds, in any directions, add up to a possible change."""
+def _explains(points: list[SpecialPoint], change: set[int]) -> bool:
+    """Whether special points, in any directions, add up to a possible change."""
     # At a branch point that is an extremum of the parameter the multiplier 1 turns back.
-    steps = [{PAIR: (-2, 2), CROSSING: (-1, 0, 1)}.get(kind, (-1, 1)) for kind in kinds]
+    crosses = lambda point: range(1 - len(point.kernel), len(point.kernel))
+    steps = [
+        crosses(point) if point.kind == CROSSING else (-2, 2) if point.kind == PAIR else (-1, 1) for point in points
+    ]
     return bool(change & {sum(each) for each in itertools.product(*steps)})
 
 
@@ -218,15 +229,20 @@ def _corrected(unfolding: Unfolding, v: Array, along: Array, accept: Array):
     return root.y, tangent, root.aux, *_witness(unfolding, root.aux, tangent), root.converged
 
 
-def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array) -> SpecialPoint | None:
-    """The special point between `a` and `b`; None where Newton's method does not find it, or not between them."""
+def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array, rank: int) -> SpecialPoint | None:
+    """The special point between `a` and `b`; None where Newton's method does not find it, or not between them. `rank`: the number
+    of multipliers that pass 1."""
     one, other = a.tests[kind], b.tests[kind]
+    if rank > 1:
+        # The mean of these multipliers, less 1.
+        one, other = (np.mean(_nearest(each.multipliers, rank)) - 1 for each in (a, b))
     share = one / (one - other) if _changes_sign(one, other) else 0.5
     mix = lambda one, other: jnp.asarray((1 - share) * one + share * other)
     start = mix(a.v, b.v), mix(a.jacobian, b.jacobian), mix(a.tangent, b.tangent)
     if kind == PAIR and not np.any(eigenvalues(unfolding.around(start[1])).imag > 0):
         return None
-    point, converged = locate(unfolding, kind, *start, accept)
+    ends = (jnp.asarray(a.jacobian), jnp.asarray(b.jacobian)) if rank > 1 else None
+    point, converged = locate(unfolding, kind, *start, accept, max(rank, 1), ends)
     step = b.v - a.v
     along = _along(point, a, b)
     apart = np.asarray(point.v) - a.v - along * step
@@ -234,6 +250,12 @@ def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array)
     slack = 1e-6 + 1e-9 / np.linalg.norm(step)
     near = -slack <= along <= 1 + slack and np.linalg.norm(apart) < np.linalg.norm(step)
     return point if bool(converged) and near else None
+
+
+def _nearest(multipliers: np.ndarray, count: int) -> np.ndarray:
+    """The real multipliers that are nearest to 1."""
+    real = multipliers.real[np.abs(multipliers.imag) < ON_CIRCLE]
+    return real[np.argsort(np.abs(real - 1))[:count]]
 
 
 def _along(point: SpecialPoint, a: Place, b: Place) -> float:

@@ -6,6 +6,7 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 | period-doubling | $\det(D + I)$ | $g = 0$ for the multiplier -1 |
 | neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for the multiplier $e^{i\theta}$ |
 | branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of $dF$, two entries; $F + \nu b = 0$ in place of $F = 0$ |
+| with $r$ multipliers 1 | their number above 1 | $r + 1$ of the entries of $g$, shape $(r, r + 1)$; $r$ unknowns $\nu$ |
 | grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
 | corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
 | grazing-, adding-sliding | none: the branch ends | as grazing, of a Filippov system |
@@ -14,6 +15,7 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 
 import dataclasses
 import functools as ft
+import itertools
 
 import equinox as eqx
 import jax
@@ -39,6 +41,8 @@ from .unfolding import bordered, borders, Unfolding
 
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
+# A singular value of the scaled dF below this is zero.
+ALL_LOST = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 
 
@@ -86,6 +90,13 @@ class SpecialPoint(Shown):
     kind: str = eqx.field(static=True)
     touch: Touch | None = None
 
+    @property
+    def daughters(self) -> np.ndarray:
+        """The directions of the branches that cross at a branch point, in the scaled unknowns `v`, shape `(daughters, k + 1)`,
+        each up to its sign and without the branch itself: the solutions of $F = 0$ on a small sphere about the point in the
+        kernel. None where no branch crosses."""
+        return _daughters(self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
+
     def __str__(self) -> str:
         x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
         return (
@@ -113,18 +124,25 @@ def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multip
 
 @long_run
 def locate(
-    unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
+    unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept, rank: int = 1, ends=None
 ) -> tuple[SpecialPoint, Flag]:
-    """The special point near `v`, and whether Newton's method found it. `jacobian`: an approximation of dF there."""
+    """The special point near `v`, and whether Newton's method found it. `jacobian`: an approximation of dF there. `rank`, `ends`:
+    of a branch point at which so many multipliers are 1, with dF before and beyond it."""
     unfolding = unfolding.rolled(order=2)
-    system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
+    if rank > 1:
+        system, start, read = _symmetric_branch_point(unfolding, v, jacobian, tangent, rank, ends)
+    else:
+        system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
     root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
     dF = root.aux
     found, multiplier = read(root.y)
     matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
     null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
     at_start = _complex(null[: unfolding.dimension])
-    kernel = jnp.linalg.svd(dF)[2][-2:] if kind == "branch-point" else jnp.append(null.real, 0)[None]
+    _, values, rows = jnp.linalg.svd(dF)
+    kernel = rows[-1 - rank :] if kind == "branch-point" else jnp.append(null.real, 0)[None]
+    # With these r + 1 entries all of g have to be zero: so it is by symmetry, and else not.
+    lost = jnp.all(values[values.size - rank :] < ALL_LOST) if rank > 1 else True
     orbit = orbit_at(unfolding, found, accept)
     _, values = unfolding.split(found)
     point = SpecialPoint(
@@ -132,7 +150,7 @@ def locate(
         eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=root.residual, v=found,
         tangent=tangent, kernel=kernel, unfolding=unfolding, kind=kind,
     )  # fmt: skip
-    return point, root.converged & (orbit.result == RESULTS.successful)
+    return point, root.converged & (orbit.result == RESULTS.successful) & lost
 
 
 def _real_multiplier(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
@@ -156,6 +174,25 @@ def _branch_point(unfolding: Unfolding, v: Array, jacobian: Array):
         return jnp.concatenate([residual + unknowns[-1] * b[:, 0], bordered(dF, b, c)[0]]), dF
 
     return system, jnp.append(v, 0.0), lambda unknowns: (unknowns[:-1], jnp.ones((), v.dtype))
+
+
+def _symmetric_branch_point(unfolding: Unfolding, v: Array, jacobian: Array, tangent: Array, rank: int, ends):
+    """Equations of a branch point at which dF loses `rank` at once, as symmetry makes it."""
+    b, c = borders(jacobian, rank)
+    # The kernel, with the tangent of the branch as its last row.
+    inside = c @ tangent
+    basis, _ = jnp.linalg.qr(jnp.column_stack([inside, jnp.eye(rank + 1, dtype=v.dtype)]))
+    c = jnp.roll(basis.T, -1, axis=0) @ c
+    before, beyond = (bordered(each, b, c)[:, :rank] for each in ends)
+    along = jnp.linalg.inv(beyond - before)
+
+    def system(unknowns):
+        residual, dF, _ = unfolding.evaluate(unknowns[:-rank])
+        g = bordered(dF, b, c)
+        rows = residual + b @ unknowns[-rank:], g[:, rank], jnp.trace(along @ g[:, :rank])[None] / rank
+        return jnp.concatenate(rows), dF
+
+    return system, jnp.append(v, jnp.zeros(rank, v.dtype)), lambda unknowns: (unknowns[:-rank], jnp.ones((), v.dtype))
 
 
 def _multiplier_pair(unfolding: Unfolding, v: Array, jacobian: Array):
@@ -187,6 +224,57 @@ _SYSTEMS = {
     "neimark-sacker": _multiplier_pair,
     "branch-point": _branch_point,
 }
+
+
+# Of the sphere on which the daughters of a branch point are looked for, in scaled units; of two directions that are one, the
+# sine of the angle between them; and the number of starts for each dimension of the kernel.
+RADIUS, APART, STARTS = 1e-3, 0.1, 32
+
+
+def _daughters(point: SpecialPoint) -> np.ndarray:
+    count = len(point.kernel)
+    axes = np.array([each for each in itertools.product((-1, 0, 1), repeat=count) if any(each)], float)
+    starts = np.concatenate([axes, np.random.default_rng(0).standard_normal((STARTS * count, count))])
+    starts /= np.linalg.norm(starts, axis=1, keepdims=True)
+    kernel, tangent = np.asarray(point.kernel), np.asarray(point.tangent)
+    ends, converged = map(np.asarray, _on_sphere(point.unfolding, point.v, point.kernel, jnp.asarray(starts)))
+    inside = kernel @ tangent
+    inside /= np.linalg.norm(inside)
+    found: list[np.ndarray] = []
+    for end in ends[converged] @ kernel.T:
+        # Two halves of one branch may bend to one side: they are told apart at right angles to the known branch.
+        across = end - inside * (inside @ end)
+        length = np.linalg.norm(across)
+        if length < APART * np.linalg.norm(end):
+            continue
+        across /= length
+        if all(np.linalg.norm(across - each * (each @ across)) > APART for each in found):
+            found.append(across)
+    return np.array(found).reshape(-1, count) @ kernel
+
+
+@long_run
+def _on_sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array) -> tuple[Array, Flag]:
+    """The solutions of F = 0 at the distance `RADIUS` from a branch point in its kernel, each from a start on the sphere: from
+    the point, in units of the radius; and whether Newton's method found them."""
+    unfolding = unfolding.rolled()
+    # In the kernel F is of second order in the radius, or of third by symmetry; the sphere's equation of order one.
+    size = jnp.max(jax.vmap(lambda start: jnp.max(jnp.abs(unfolding.residual(v + RADIUS * start @ kernel)[0])))(starts))
+    rounding = 10 * sum(unfolding.integrator.tolerances(v.dtype))
+    size = jnp.maximum(size, rounding)
+    accept = 1e-6 + rounding / size
+
+    def one(start):
+        def evaluate(u):
+            residual, dF, _ = unfolding.evaluate(v + RADIUS * u)
+            along = kernel @ u
+            rows = jnp.append(residual / size, (along @ along - 1) / 2)
+            return rows, jnp.concatenate([dF * (RADIUS / size), (along @ kernel)[None]]), None
+
+        root = newton(evaluate, start @ kernel, max_iterations=30, accept=accept)
+        return root.y, root.converged
+
+    return jax.vmap(one)(starts)
 
 
 def orbit_at(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:

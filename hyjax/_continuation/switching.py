@@ -33,6 +33,7 @@ def switch_branch(
     *,
     stop: Stop,
     amplitude: float | None = None,
+    daughter: int = 0,
     method: PseudoArclength = PseudoArclength(),
     throw: bool = True,
 ) -> Branch:
@@ -47,12 +48,13 @@ def switch_branch(
     at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size. By default it is at most 1e-2, and so
     small that the first point lies within `stop` and, at a doubling, that its parameter is not further than 1/20 of the way to
     `stop` and its multipliers are still near those at the doubling. An amplitude that is given is reduced only where no orbit is
-    found at a doubling. `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds
-    the code.
+    found at a doubling. `daughter`: where several multipliers are 1 at once, as symmetry makes them, and several branches cross,
+    which of `point.daughters`. `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result`
+    holds the code.
 
     **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`: `stop_not_reached` where the
     branch leads to the other side only. Without points if the first point was not found within `stop`. `ValueError` for a fold, a
-    Neimark-Sacker point or grazing: no other branch is followed from these.
+    Neimark-Sacker point or grazing, from which no other branch is followed, and for a daughter that there is not.
 
     **Example:**
 
@@ -92,12 +94,16 @@ def switch_branch(
             jnp.asarray(LARGEST if amplitude is None else amplitude, y.dtype), LIMITS if amplitude is None else free,
         )  # fmt: skip
         return branch_from(unfolding, v0[None], along[None], along[None], interval, method)
-    # In the plane of the tangents of both branches, at right angles to the known tangent; in the new units.
+    # In the new units.
     rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
     plane, known = point.kernel * rescale, point.tangent * rescale
-    q, _ = jnp.linalg.qr(plane.T)
-    inside = q.T @ known
-    along = q @ jnp.stack([-inside[1], inside[0]])
+    if len(point.kernel) > 2:
+        along = _chosen_daughter(point, daughter) * rescale
+    else:
+        # In the plane of the tangents of both branches, at right angles to the known tangent.
+        q, _ = jnp.linalg.qr(plane.T)
+        inside = q.T @ known
+        along = q @ jnp.stack([-inside[1], inside[0]])
     along = along / jnp.sqrt(along @ along)
     halves, amplitudes = jnp.stack([along, -along]), LARGEST / 4 ** np.arange(TRIALS)
     for a in amplitudes if amplitude is None else [amplitude]:
@@ -107,6 +113,16 @@ def switch_branch(
             break
     found = _chosen_halves(branch, both=isinstance(stop, tuple | list))
     return raise_branch("switch_branch", found) if throw else found
+
+
+def _chosen_daughter(point: SpecialPoint, daughter: int) -> Array:
+    found = point.daughters
+    if not 0 <= daughter < len(found):
+        raise ValueError(
+            f"switch_branch: daughter={daughter} is not one of the {len(found)} branches that leave the branch point, "
+            "point.daughters."
+        )
+    return jnp.asarray(found[daughter])
 
 
 def _chosen_halves(branch: Branch, both: bool) -> Branch:
