@@ -123,8 +123,8 @@ def _change(a: Place, b: Place) -> set[int]:
 
 def _rank(a: Place, b: Place) -> int:
     """How many real multipliers pass 1 between two points, the same way: by symmetry they may at one point."""
-    above = [np.sum((each.multipliers.real > 1) & (np.abs(each.multipliers.imag) < ON_CIRCLE)) for each in (a, b)]
-    return abs(int(above[1] - above[0])) if _can_count(a) and _can_count(b) else 0
+    above = [int(np.sum(_real(each.multipliers) > 1)) for each in (a, b)]
+    return abs(above[1] - above[0]) if _can_count(a) and _can_count(b) else 0
 
 
 def _can_count(place: Place) -> bool:
@@ -235,7 +235,7 @@ def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array,
     one, other = a.tests[kind], b.tests[kind]
     if rank > 1:
         # The mean of these multipliers, less 1.
-        one, other = (np.mean(_nearest(each.multipliers, rank)) - 1 for each in (a, b))
+        one, other = (float(np.mean(_nearest(each.multipliers, rank))) - 1 for each in (a, b))
     share = one / (one - other) if _changes_sign(one, other) else 0.5
     mix = lambda one, other: jnp.asarray((1 - share) * one + share * other)
     start = mix(a.v, b.v), mix(a.jacobian, b.jacobian), mix(a.tangent, b.tangent)
@@ -254,8 +254,13 @@ def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array,
 
 def _nearest(multipliers: np.ndarray, count: int) -> np.ndarray:
     """The real multipliers that are nearest to 1."""
-    real = multipliers.real[np.abs(multipliers.imag) < ON_CIRCLE]
+    real = _real(multipliers)
     return real[np.argsort(np.abs(real - 1))[:count]]
+
+
+def _real(multipliers: np.ndarray) -> np.ndarray:
+    """The multipliers that are real."""
+    return np.real(multipliers)[np.abs(np.imag(multipliers)) < ON_CIRCLE]
 
 
 def _along(point: SpecialPoint, a: Place, b: Place) -> float:

@@ -19,15 +19,21 @@ def branch():
     return hj.continuation(orbit, where=lambda p: p.slope, stop=0.25)
 
 
+def part(pattern, page):
+    found = re.search(pattern, page, re.DOTALL)
+    assert found is not None
+    return found
+
+
 def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    return json.loads(part(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
 
 
 def test_the_page_of_a_branch(branch, tmp_path):
     found = branch.explore(wheel, across="slope", gaits=5, legs={"spoke": ("stance",)})
     data = data_of(found.page)
     assert len(data["gaits"]) == 5 and found.gaits == (("",) * len(branch),)
-    drawn = re.search(r'<svg id="map".*?</svg>', found.page, re.DOTALL)[0]
+    drawn = part(r'<svg id="map".*?</svg>', found.page)[0]
     assert drawn.count("<circle") == len(branch) and drawn.count('class="gait"') == 5
     shown = np.linspace(0, len(branch) - 1, 5).astype(int)
     for gait, i in zip(data["gaits"], shown, strict=True):
