@@ -93,7 +93,7 @@ class SpecialPoint(Shown):
     @property
     def daughters(self) -> np.ndarray:
         """The directions of the branches that cross at a branch point, in the scaled unknowns `v`, shape `(daughters, k + 1)`,
-        each up to its sign and without the branch itself: the solutions of $F = 0$ on a small sphere about the point in the
+        each once and without the branch itself: the solutions of $F = 0$ on a small sphere about the point in the
         kernel. None where no branch crosses."""
         return _daughters(self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
 
@@ -240,7 +240,7 @@ def _daughters(point: SpecialPoint) -> np.ndarray:
     ends, converged = map(np.asarray, _on_sphere(point.unfolding, point.v, point.kernel, jnp.asarray(starts)))
     inside = kernel @ tangent
     inside /= np.linalg.norm(inside)
-    found: list[np.ndarray] = []
+    found, ways = [], []
     for end in ends[converged] @ kernel.T:
         # Two halves of one branch may bend to one side: they are told apart at right angles to the known branch.
         across = end - inside * (inside @ end)
@@ -248,8 +248,9 @@ def _daughters(point: SpecialPoint) -> np.ndarray:
         if length < APART * np.linalg.norm(end):
             continue
         across /= length
-        if all(np.linalg.norm(across - each * (each @ across)) > APART for each in found):
-            found.append(across)
+        if all(np.linalg.norm(across - each * (each @ across)) > APART for each in ways):
+            found.append(end / np.linalg.norm(end))
+            ways.append(across)
     return np.array(found).reshape(-1, count) @ kernel
 
 
