@@ -44,8 +44,8 @@ class Level(eqx.Module):
     >>> energy = lambda t, x, p: p.gravity * x[0] + x[1] ** 2 / 2
     >>> lossless = ball.Params(restitution=1.0)
     >>> orbit = hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), lossless, conserved=energy)
-    >>> print(orbit.params.conserved, orbit.params.gravity, orbit.period * orbit.params.gravity)
-    2.0 9.81 4.0
+    >>> print(orbit.params.conserved, orbit.params.gravity, f"{orbit.period * orbit.params.gravity:.10f}")
+    2.0 9.81 4.0000000000
 
     Source: Muñoz-Almaraz, Freire, Galán, Doedel, Vanderbauwhede (2003), Physica D 181, 1-38.
     """
