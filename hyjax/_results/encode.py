@@ -35,8 +35,8 @@ from .fingerprint import source_digest
 PACKAGES = ("hyjax", "diffrax", "optimistix", "lineax")
 # The fields of an optimization and of its constraints that may hold a user function.
 FUNCTIONS = ("objective", "function")
-# The fields of a fit that a file does not hold: they are needed to fit again.
-LEFT_OUT = ("problem",)
+# The parts of a fit that a file does not hold: they are needed to fit again.
+LEFT_OUT = ("FitProblem",)
 
 
 class MissingFunction(eqx.Module):
@@ -77,7 +77,7 @@ class Encoder:
 
     def node(self, value: Any, place: tuple[str, ...] = ()) -> Any:
         """The node of a value. `ValueError` for a value that a file cannot hold. **Arguments:** `place`: its path."""
-        if place[-1:] and place[-1] in LEFT_OUT:
+        if type(value).__name__ in LEFT_OUT:
             return None
         if value is None or isinstance(value, bool | int | str) or (type(value) is float and math.isfinite(value)):
             return value
