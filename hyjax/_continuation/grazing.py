@@ -225,9 +225,8 @@ def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Arra
     assert condition is not None
     residual = jnp.append((through.impacts[-1].x - y) / unfolding.state_scale, condition(t, x, params) / touch.size)
     arcs = [k for k in range(len(names)) if not (touch.divides and k == touch.arc)]
-    last = problem.system.way(problem.system.route(problem.sequence)[-1])
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
-    nodes = [start, *(reset(last, end.t, end.x, params) for end in ends)]
+    nodes = [start, *(reset(problem.closing_way, end.t, end.x, params) for end in ends)]
     starts = jnp.stack([t0, *(end.t for end in ends)])
     by_arc = [[through.impacts[k] for k in arcs[i :: len(problem.sequence)]] for i in range(len(problem.sequence))]
     chain = Chain(

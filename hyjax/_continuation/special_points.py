@@ -139,10 +139,11 @@ def locate(
     matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
     null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
     at_start = _complex(null[: unfolding.dimension])
-    _, values, rows = jnp.linalg.svd(dF)
-    kernel = rows[-1 - rank :] if kind == "branch-point" else jnp.append(null.real, 0)[None]
-    # With these r + 1 entries all of g have to be zero: so it is by symmetry, and else not.
-    lost = jnp.all(values[values.size - rank :] < ALL_LOST) if rank > 1 else True
+    kernel, lost = jnp.append(null.real, 0)[None], True
+    if kind == "branch-point":
+        _, sizes, rows = jnp.linalg.svd(dF)
+        # With these r + 1 entries all of g have to be zero: so it is by symmetry, and else not.
+        kernel, lost = rows[-1 - rank :], jnp.all(sizes[sizes.size - rank :] < ALL_LOST) if rank > 1 else True
     orbit = orbit_at(unfolding, found, accept)
     _, values = unfolding.split(found)
     point = SpecialPoint(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from .._flow.jump import reset
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, Transition
 from .._system.types import Params, Scalar, State
 
 
@@ -48,11 +48,15 @@ class Problem(eqx.Module):
         leaves = first + len(jax.tree.leaves(params))
         return dataclasses.replace(self, varied=tuple(i - first in free for i in range(leaves)))
 
+    @property
+    def closing_way(self) -> Transition:
+        """The transition that closes the sequence."""
+        return self.system.way(self.system.route(self.sequence)[-1])
+
     def closing_jump(self, y: State, params: Params, t: Scalar | None = None) -> Array:
         """$R(t, y)$, the reset that closes the sequence. `t=None` means 0: a system that depends on time repeats itself, and
         the jump that closes the orbit restarts the clock."""
-        taken = self.system.way(self.system.route(self.sequence)[-1])
-        return reset(taken, jnp.zeros((), y.dtype) if t is None else t, y, params)
+        return reset(self.closing_way, jnp.zeros((), y.dtype) if t is None else t, y, params)
 
 
 def depends_on_time(problem: Problem, params: Params, like: jax.Array) -> bool:
@@ -66,7 +70,7 @@ def shifts_phase(problem: Problem, params: Params, like: jax.Array) -> bool:
     guard that closes the orbit on the state. The return map, whose clock the closing jump restarts, does not see that."""
     if not depends_on_time(problem, params, like):
         return False
-    guard = problem.system.way(problem.system.route(problem.sequence)[-1]).guard
+    guard = problem.closing_way.guard
     t, before = jax.ShapeDtypeStruct((), like.dtype), jax.ShapeDtypeStruct((problem.before_dimension,), like.dtype)
     return computes_with_first(lambda x, t: guard(t, x, params), before, t)
 

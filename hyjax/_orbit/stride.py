@@ -1,7 +1,7 @@
 r"""One stride, the flows and jumps along a given sequence of modes; its Jacobian; the monodromy matrix."""
 
 import dataclasses
-import functools
+import functools as ft
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -155,21 +155,18 @@ def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]]
     places = [system.leaving(name).index(system.ways[way, 0]) for name, way in arcs]
     taken = sorted(set(places))
 
-    def after(place: int, t: Time, x: State, member: Array) -> State:
-        return reset(system.transitions[system.leaving(mode)[place]].member(member), t, x, params)
-
-    jumps = [functools.partial(after, place) for place in taken]
+    ways = [system.transitions[system.leaving(mode)[place]] for place in taken]
+    jumps = [lambda t, x, member, way=way: reset(way.member(member), t, x, params) for way in ways]
 
     def one(now: tuple, row: tuple) -> tuple[tuple, Impact]:
         expected, out, branch = row
         jump = lambda t, x, member: jax.lax.switch(branch, jumps, t, x, member)
-        later, impact = arrive(now, mode, expected, out, jump, functools.partial(run_to_guard, out=out))
+        later, impact = arrive(now, mode, expected, out, jump, ft.partial(run_to_guard, out=out))
         # A carry keeps its dtypes.
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), later, now), impact
 
-    outs = jnp.array([system.ways_out(name) for name, _ in arcs])
-    expected, branches = jnp.array([way for _, way in arcs]), jnp.array([taken.index(place) for place in places])
-    return jax.lax.scan(one, now, (expected, outs, branches))
+    rows = [(way, system.ways_out(name), taken.index(place)) for (name, way), place in zip(arcs, places, strict=True)]
+    return jax.lax.scan(one, now, tuple(map(jnp.array, zip(*rows, strict=True))))
 
 
 # Under `jit` the stride is traced once, for the values and the derivatives of every order.

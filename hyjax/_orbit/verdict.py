@@ -77,8 +77,7 @@ def judged(
         causes.append((~repeats, RESULTS.out_of_phase))
     if singular is not None:
         causes.insert(0, (singular, RESULTS.not_isolated))
-    closing_way = problem.system.way(problem.system.route(problem.sequence)[-1])
-    gap = off_level(closing_way.reset, jnp.zeros((), chain.before.dtype), chain.before[0], params)
+    gap = off_level(problem.closing_way.reset, jnp.zeros((), chain.before.dtype), chain.before[0], params)
     if gap is not None:
         causes.append((~(gap <= tolerance / size), open_end))
     if far is not None:
