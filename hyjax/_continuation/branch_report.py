@@ -10,6 +10,7 @@ from .._results.labels import named_params, units_attribute, units_of
 from .._results.long_names import described, meanings_of
 from .._results.table import Table
 from .._system.results import described_code
+from .._system.where import leaf_names
 from .grazing import ENDS
 
 if TYPE_CHECKING:
@@ -39,21 +40,24 @@ def branch_tables(branch, end: str | None = None) -> tuple[Table, ...]:
         notes += [] if special else ["no special points"]
     title = f"Branch: {len(values)} points, {' -> '.join(problem.sequence)}, {problem.strides} stride(s)"
     whole = Table(title, rows, units=("",), notes=notes)
-    return (whole, special_points_table(special, branch.parameter)) if special else (whole,)
+    return (whole, special_points_table(special)) if special else (whole,)
 
 
-def special_points_table(points: Sequence, parameter: str) -> Table:
-    """Special points, one in each row. **Arguments:** `parameter`: its name."""
+def special_points_table(points: Sequence) -> Table:
+    """Special points, one in each row."""
     problem, params = points[0].unfolding.problem, points[0].unfolding.params
+    parameters = [leaf_names(params)[i] for i in points[0].unfolding.free]
     coordinates, units = problem.system.mode(problem.sequence[0]).coordinates, units_of(None, params, problem.system)
     rows = []
     for point in points:
         numbers = *np.asarray(point.orbit.x), float(point.orbit.period)
-        cells = (f"{float(point.value):.13g}", *(f"{value:.10g}" for value in numbers))
+        cells = (*(f"{value:.13g}" for value in point.values), *(f"{value:.10g}" for value in numbers))
         rows.append((point.kind, *cells, str(point.orbit.strides), f"{float(point.residual):.1e}"))
-    heads = ("special point", parameter, *coordinates, "period", "strides", "residual")
+    heads = ("special point", *parameters, *coordinates, "period", "strides", "residual")
     state = (units.coordinates.get(name, "") for name in coordinates)
-    return Table("", rows, heads, ("", _parameter_unit(params, parameter), *state, units.time, "", ""))
+    return Table(
+        "", rows, heads, ("", *(_parameter_unit(params, each) for each in parameters), *state, units.time, "", "")
+    )
 
 
 def _parameter_unit(params, name: str) -> str:

@@ -145,7 +145,7 @@ def _explains(points: list[SpecialPoint], change: set[int]) -> bool:
 def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
     """The kinds of special points that the witnesses show in the interval after the point `k`, and whether it is simple."""
     a, b = places[k], places[k + 1]
-    flips = {kind for kind in KINDS if _changes_sign(a.tests[kind], b.tests[kind])}
+    flips = {kind for kind in KINDS if changes_sign(a.tests[kind], b.tests[kind])}
     signs, change = flips - {PAIR}, _change(a, b)
     # Where a pair of multipliers must cross the circle, a neutral saddle may have turned its test function back.
     steady = [kind for kind in KINDS if kind not in flips and (kind != PAIR or 0 in change)]
@@ -161,7 +161,8 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
     return [], PAIR not in flips or (_none_crosses(a, b) and not _may_turn(places, k, _beyond_circle))
 
 
-def _changes_sign(a: float, b: float) -> bool:
+def changes_sign(a: float, b: float) -> bool:
+    """Whether a test function changes its sign between two points."""
     return bool((a >= 0) != (b >= 0) and max(abs(a), abs(b)) > ZERO)
 
 
@@ -236,7 +237,7 @@ def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array,
     if rank > 1:
         # The mean of these multipliers, less 1.
         one, other = (float(np.mean(_nearest(each.multipliers, rank))) - 1 for each in (a, b))
-    share = one / (one - other) if _changes_sign(one, other) else 0.5
+    share = one / (one - other) if changes_sign(one, other) else 0.5
     mix = lambda one, other: jnp.asarray((1 - share) * one + share * other)
     start = mix(a.v, b.v), mix(a.jacobian, b.jacobian), mix(a.tangent, b.tangent)
     if kind == PAIR and not np.any(eigenvalues(unfolding.around(start[1])).imag > 0):

@@ -1,47 +1,69 @@
-r"""Loci: curves of folds, period doublings or grazing orbits over two parameters.
+r"""Loci: curves of folds, period doublings, Neimark-Sacker points or grazing orbits over two parameters.
 
 The unknowns are the orbit and both parameters; $H(y, \lambda_1, \lambda_2) = 0$ is the orbit's equation with the condition of
-the special point. For folds and doublings this condition is $g = 0$ of `unfolding.py`, with borders that are computed anew at
-every evaluation: the zeros of $g$ do not depend on the borders, so Newton's method, which takes them as constant, stays
-quadratic.
+the special point, see `codimension_two.py`.
 """
 
-from collections.abc import Callable
+import math
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.lax import stop_gradient
 from jaxtyping import Array
 
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
+from .._orbit.problem import Problem
 from .._results.registry import draw
 from .._results.table import Table
 from .._system.where import one_leaf, Where
-from .branch import Points, raise_branch
+from .branch import computed, computed_once, Points, raise_branch
+from .branch_report import special_points_table
+from .codimension_two import locus_equation, PAIR, search, SHIFTS
 from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, Stop
-from .grazing import grazing_equation, Touch
+from .grazing import Touch
 from .special_points import SpecialPoint
-from .unfolding import bordered, borders, Unfolding
+from .unfolding import Unfolding
 
-SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
+# The curves that meet at points of codimension two. At a cusp one curve turns.
+CURVES = {
+    "resonance-1:1": ("fold", PAIR),
+    "resonance-1:2": ("period-doubling", PAIR, f"doubled-{PAIR}"),
+    "resonance-1:3": (PAIR,),
+    "resonance-1:4": (PAIR,),
+    "chenciner": (PAIR,),
+    "generalized-flip": ("period-doubling", "doubled-fold"),
+    "fold-flip": ("fold", "period-doubling"),
+    "fold-neimark-sacker": ("fold", PAIR),
+    "flip-neimark-sacker": ("period-doubling", PAIR),
+} | {kind: (kind,) for kind in (*SHIFTS, PAIR)}
+# The amplitudes at which a curve of doubled orbits begins, each tried where the last failed.
+AMPLITUDES = (1e-2, 2.5e-3, 6e-4)
 
 
 def locus(
-    point: SpecialPoint, *, where: Where, stop: Stop, method: PseudoArclength = PseudoArclength(), throw: bool = True
+    point: SpecialPoint,
+    *,
+    where: Where,
+    stop: Stop,
+    kind: str | None = None,
+    method: PseudoArclength = PseudoArclength(),
+    throw: bool = True,
 ) -> "Locus":
-    r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings, or
-    the points at which branches end, such as grazing.
+    r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings,
+    Neimark-Sacker points, or the points at which branches end, such as grazing.
 
-    **Arguments:** `point`: from `Branch.special_points`, of kind `fold`, `period-doubling`, `grazing`, `corner`, or one of those
-    that end in `-sliding`; the parameter of its branch stays free. `where`: selects the second parameter. `stop`: the value of
-    the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the curve in both directions.
-    `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+    **Arguments:** `point`: from `Branch.special_points`, of any kind but `branch-point`; the parameter of its branch stays free.
+    Or from `Locus.special_points`, where several curves meet. `where`: selects the second parameter; at a point of a locus, one
+    of both. `stop`: the value of the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the
+    curve in both directions. `kind`: of the curve, where several meet: `fold`, `period-doubling`, `neimark-sacker`; of orbits
+    of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2. `method`:
+    as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where `stop` was reached,
-    otherwise a code as for `continuation`. `ValueError` for a point of another kind, and where both parameters are the same.
+    otherwise a code as for `continuation`. `ValueError` for a point of another kind, a curve that does not pass through the
+    point, and where both parameters are the same.
 
     **Example:**
 
@@ -58,25 +80,42 @@ def locus(
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
-    if point.kind not in SHIFTS and point.touch is None:
-        raise ValueError(
-            f"locus: a {point.kind} point cannot be followed; fold, period-doubling and the ends of branches, such as grazing, "
-            "can."
-        )
+    known = (point.kind,) if point.touch is not None else CURVES.get(point.kind, ())
+    kind = known[0] if kind is None and len(known) == 1 else str(kind)
+    if kind not in known:
+        remedy = f"kind={kind} must be one of {', '.join(known)}." if known else "no curve is followed from there."
+        raise ValueError(f"locus: at a {point.kind} point {remedy}")
     old = point.unfolding
     second = one_leaf(where, old.params, "locus")
-    if second == old.free[0]:
-        raise ValueError("locus: where picks the parameter of the branch; pick a second one.")
-    y, first = old.split(point.v)
-    value = jnp.asarray(jax.tree.leaves(old.params)[second], y.dtype)
-    interval = interval_to(stop, value, "locus", behind=0.0)
+    first, *own = [each for each in old.free if each != second] or [None]
+    if first is None or own:
+        raise ValueError(
+            "locus: where picks the parameter of the branch; pick a second one, and at a point of a locus one of its two."
+        )
+    y, values = old.split(point.v)
+    params, doubled = old.params_at(values), kind.startswith("doubled-")
+    origin = jnp.stack([jnp.asarray(jax.tree.leaves(params)[each], y.dtype) for each in (first, second)])
+    # A curve of doubled orbits begins beside the point, and may go to either side.
+    interval = interval_to(stop, origin[1], "locus", behind=1.0 if doubled else 0.0)
+    times = 2 if doubled else 1
+    problem = Problem(old.problem.system, old.problem.sequence, times * old.problem.strides)
+    scale = jnp.stack([old.scale[old.free.index(first)], interval.span])
     unfolding = Unfolding(
-        old.problem, old.params_at(first), (old.free[0], second), old.integrator, old.state_scale,
-        jnp.stack([first[0], value]), jnp.stack([old.scale[0], interval.span]),
-    )  # fmt: skip
-    v0 = unfolding.join(y, unfolding.origin)
-    curves = _follow(unfolding, v0, point.touch, point.kind, interval, method)
-    found = Locus(unfolding, curves, point.kind)
+        problem, params, (first, second), old.integrator, old.state_scale * math.sqrt(times), origin, scale
+    )
+    v0 = unfolding.join(jnp.concatenate([y] * times), origin)
+    natural = jnp.zeros_like(v0).at[-1].set(1)
+    kind = kind.removeprefix("doubled-")
+    if doubled:
+        w = point.kernel[0, : y.size]
+        away = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w)
+        for amplitude in AMPLITUDES:
+            curves = _follow(unfolding, v0 + amplitude * away, away, away[None], None, kind, interval, method)
+            if curves.started.all():
+                break
+    else:
+        curves = _follow(unfolding, v0, natural, interval.ways[:, None] * natural, point.touch, kind, interval, method)
+    found = Locus(unfolding, curves, kind, point.touch)
     return raise_branch("locus", found) if throw else found
 
 
@@ -85,60 +124,68 @@ class Locus(Points):
 
     **Attributes:** `kind`: the kind of the special points. In the order along the curve: `values`, shape `(points, 2)`; `x`,
     `(points, n)`; `periods`; `multipliers`, `(points, n)`, at grazing with the jump at the touched guard; `residuals`.
-    `result`. `TypeError` for reading these under `jit`.
+    `special_points`, `result`. `touch`: of grazing. `TypeError` for reading these under `jit`.
 
-    Source: Kuznetsov (2004), Sec. 10.2.
+    A curve of Neimark-Sacker points, $\mu_1 \mu_2 = 1$, passes through the resonances 1:1 and 1:2, beyond which the pair is real:
+    neutral saddles.
+
+    Source: Kuznetsov (2004), ch. 9 and Sec. 10.2.
     """
 
     unfolding: Unfolding
     curves: Curve
     kind: str = eqx.field(static=True)
+    touch: Touch | None = None
 
     def _tables(self):
         values = self.values
         ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in values[[0, -1]])
-        return (Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", []),)
+        whole = Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", [])
+        return (whole, special_points_table(self.located)) if self.located else (whole,)
 
     @property
     def values(self) -> np.ndarray:
         """Values of both parameters, shape `(points, 2)`."""
         return self._points["values"]
 
+    @property
+    def special_points(self) -> tuple[SpecialPoint, ...]:
+        """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
+        `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of doublings `resonance-1:2`, `fold-flip`, `flip-neimark-sacker`; of
+        Neimark-Sacker points `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`, `flip-neimark-sacker`."""
+        return computed_once(_special_points_of, self)
+
+    @property
+    def located(self) -> tuple[SpecialPoint, ...] | None:
+        """`special_points` if they have been located; otherwise `None`, without a search."""
+        return computed(self).get(_special_points_of)
+
     def plot(self, ax=None):
         """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
         return draw(self, ax)
 
 
+def _special_points_of(found: Locus) -> tuple[SpecialPoint, ...]:
+    return search(found.unfolding, found.touch, found.kind, found._points, _accept(found.unfolding))
+
+
+def _accept(unfolding: Unfolding) -> Array:
+    dtype = unfolding.origin.dtype
+    return jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(dtype)), dtype)
+
+
 @long_run
 def _follow(
-    unfolding: Unfolding, v0: Array, touch: Touch | None, kind: str, interval: Interval, method: PseudoArclength
-) -> Curve:
+    unfolding: Unfolding, v0: Array, border: Array, ways: Array, touch: Touch | None, kind: str, interval: Interval,
+    method: PseudoArclength,
+) -> Curve:  # fmt: skip
     # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
     unfolding = unfolding.rolled(order=2)
-    equations = _equations(unfolding, touch, kind)
+    equation = locus_equation(unfolding, touch, kind)
     bounds = interval.scaled(unfolding.origin[1], unfolding.scale[1])
-    accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
-    natural = jnp.zeros_like(v0).at[-1].set(1)
-
-    evaluate = lambda v: with_columns(equations, v)
+    accept = _accept(unfolding)
+    evaluate = lambda v: with_columns(equation, v)
     # A grazing orbit touches a guard that may fire in the next lap.
     judge = (lambda v, jacobian, passed: unfolding.judged(v, jacobian[:-1], passed, accept)) if touch is None else None
-    follow = lambda way: follow_curve(evaluate, v0, natural, way * natural, bounds, method, accept, judge)[0]
-    return jax.vmap(follow)(interval.ways)
-
-
-def _equations(unfolding: Unfolding, touch: Touch | None, kind: str) -> Callable:
-    """The function `v -> (H, strides)` of the locus."""
-
-    def of_touch(v: Array):
-        assert touch is not None
-        residual, (strides, _) = grazing_equation(unfolding, touch, v)
-        return residual, strides
-
-    def of_multiplier(v: Array):
-        residual, dF, strides = unfolding.evaluate(v)
-        matrix = unfolding.shifted(dF, SHIFTS[kind])
-        b, c = borders(stop_gradient(matrix), 1)
-        return jnp.append(residual, bordered(matrix, b, c)[0, 0]), strides
-
-    return of_multiplier if touch is None else of_touch
+    follow = lambda way: follow_curve(evaluate, v0, border, way, bounds, method, accept, judge)[0]
+    return jax.vmap(follow)(ways)

@@ -35,7 +35,6 @@ from .._results.shown import Shown
 from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
-from .._system.where import leaf_names
 from .grazing import AtTouch, possible_touches, solve_grazing, Touch
 from .unfolding import bordered, borders, Unfolding
 
@@ -97,17 +96,23 @@ class SpecialPoint(Shown):
         kernel. None where no branch crosses."""
         return _daughters(self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
 
+    @property
+    def values(self) -> np.ndarray:
+        """The free parameters, in their own units: one on a branch, two on a locus."""
+        return np.asarray(self.unfolding.split(self.v)[1])
+
     def __str__(self) -> str:
         x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
+        values = ", ".join(f"{value:.13g}" for value in self.values)
         return (
-            f"{self.kind} at {float(self.value):.13g}: x = ({x}), period {float(self.orbit.period):.10g}, "
+            f"{self.kind} at {values}: x = ({x}), period {float(self.orbit.period):.10g}, "
             f"{self.orbit.strides} stride(s), residual {float(self.residual):.1e}"
         )
 
     def _tables(self):
         from .branch_report import special_points_table
 
-        return (special_points_table((self,), leaf_names(self.unfolding.params)[self.unfolding.free[0]]),)
+        return (special_points_table((self,)),)
 
 
 def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multipliers: Array) -> dict[str, Array]:
@@ -136,22 +141,36 @@ def locate(
     root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
     dF = root.aux
     found, multiplier = read(root.y)
-    matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
-    null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
-    at_start = _complex(null[: unfolding.dimension])
-    kernel, lost = jnp.append(null.real, 0)[None], True
+    point = point_at(unfolding, kind, found, dF, multiplier, tangent, root.residual, accept)
+    lost = True
     if kind == "branch-point":
         _, sizes, rows = jnp.linalg.svd(dF)
         # With these r + 1 entries all of g have to be zero: so it is by symmetry, and else not.
-        kernel, lost = rows[-1 - rank :], jnp.all(sizes[sizes.size - rank :] < ALL_LOST) if rank > 1 else True
-    orbit = orbit_at(unfolding, found, accept)
-    _, values = unfolding.split(found)
-    point = SpecialPoint(
-        value=values[0], orbit=orbit, multiplier=_complex(multiplier),
-        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=root.residual, v=found,
-        tangent=tangent, kernel=kernel, unfolding=unfolding, kind=kind,
+        lost = jnp.all(sizes[sizes.size - rank :] < ALL_LOST) if rank > 1 else True
+        point = dataclasses.replace(point, kernel=rows[-1 - rank :])
+    return point, root.converged & (point.orbit.result == RESULTS.successful) & lost
+
+
+def point_at(
+    unfolding: Unfolding,
+    kind: str,
+    v: Array,
+    dF: Array,
+    multiplier: Array,
+    tangent: Array,
+    residual: Array,
+    accept: Array,
+) -> SpecialPoint:
+    """The special point at `v`, where `multiplier` is critical. `dF`: shape `(k, k + free)`."""
+    matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
+    null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
+    at_start = _complex(null[: unfolding.dimension])
+    _, values = unfolding.split(v)
+    return SpecialPoint(
+        value=values[0], orbit=orbit_at(unfolding, v, accept), multiplier=_complex(multiplier),
+        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=residual, v=v, tangent=tangent,
+        kernel=jnp.append(null.real, jnp.zeros(values.size))[None], unfolding=unfolding, kind=kind,
     )  # fmt: skip
-    return point, root.converged & (orbit.result == RESULTS.successful) & lost
 
 
 def _real_multiplier(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):

@@ -133,7 +133,8 @@ def locus_diagram(
     ax: "matplotlib.axes.Axes | None" = None,
     parameters: tuple[str, str] = ("", ""),
 ) -> "matplotlib.axes.Axes":
-    """Loci of special points in the plane of two parameters, labelled by kind; the branch's own parameter is horizontal.
+    """Loci of special points in the plane of two parameters, labelled by kind; the branch's own parameter is horizontal. Their
+    points of codimension two are dots with names, if they have been located: read `Locus.special_points` before.
 
     **Arguments:** `loci`: one or several. `ax`: axes to draw in; by default new ones, with a title. `parameters`: the names of
     the two parameters, for the axis labels; by default those of the loci.
@@ -157,6 +158,13 @@ def locus_diagram(
     axes = open_axes(ax, (5.4, 4.2))
     for k, locus in enumerate(loci):
         axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=MARKS[locus.kind][1])
+    named: dict[tuple[str, ...], SpecialPoint] = {}
+    for point in [point for locus in loci for point in locus.located or ()]:
+        named.setdefault((point.kind, *(f"{value:.6g}" for value in point.values)), point)
+    for point in named.values():
+        axes.plot(*point.values, "o", color="black", ms=4, zorder=4, gid=point.kind)
+        text = point.kind.removeprefix("resonance-").replace("neimark-sacker", "NS")
+        axes.annotate(text, tuple(point.values), (4, 4), textcoords="offset points", fontsize=8)
     axes.legend(frameon=False)
     params, free = loci[0].unfolding.params, loci[0].unfolding.free
     own, about = [leaf_names(params)[i] for i in free], named_params(params)

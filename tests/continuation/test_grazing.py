@@ -152,5 +152,5 @@ def test_misuse(arch):
         hj.locus(point, where=lambda p: (p["a"], p["b"]), stop=2.0)
     with pytest.raises(ValueError, match=r"where picks b more than once\. Pick each leaf of the parameters once"):
         hj.locus(point, where=lambda p: (p["b"], p["b"]), stop=2.0)
-    with pytest.raises(ValueError, match="a branch-point point cannot be followed"):
+    with pytest.raises(ValueError, match="at a branch-point point no curve is followed"):
         hj.locus(dataclasses.replace(point, kind="branch-point"), where=lambda p: p["b"], stop=2.0)

@@ -1,0 +1,197 @@
+r"""Points of codimension two on loci: the equation of a locus, and the search along it.
+
+The condition of a locus is one number besides $F = 0$: the corner $g$ of a bordered matrix that is singular where the multipliers
+are critical. For the multipliers 1 and -1 that is a matrix of `unfolding.py`; for a pair with $\mu_1 \mu_2 = 1$ it is $D^{(2)} -
+I$, with the second compound matrix $D^{(2)}$, whose entries are the minors $D_{ik} D_{jl} - D_{il} D_{jk}$ and whose eigenvalues
+are $\mu_i \mu_j$. So a curve of Neimark-Sacker points passes smoothly through the resonances 1:1 and 1:2, where the pair becomes
+real. The borders are computed anew at every evaluation: the zeros of $g$ do not depend on them, so Newton's method, which takes
+them as constant, stays quadratic.
+
+A point of codimension two is a zero of a test function along the locus. The multipliers that are critical all along are set
+apart; the others give the test functions:
+
+| kind | on the locus of | test function |
+|---|---|---|
+| cusp | folds | the tangent's components along the parameters, which turn around |
+| resonance-1:1; resonance-1:2 | folds; doublings | the derivative of $\det(1 - z D)$ at $z = 1$; at -1 |
+| resonance-1:1, 1:2, 1:3, 1:4 | Neimark-Sacker points | $\mu_1 + \mu_2$ less 2, -2, -1, 0 |
+| where it meets folds; doublings; pairs | any | $\prod (1 - \mu)$; $\prod (1 + \mu)$; $\prod (1 - \mu_i \mu_j)$ of the others |
+
+Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 9 and Sec. 10.3; Kuznetsov, Meijer (2019), *Numerical
+Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 4, for the compound matrix.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import stop_gradient
+from jaxtyping import Array, Float
+
+from .._numerics.eager import long_run
+from .._numerics.linearize import with_columns
+from .._numerics.newton import newton
+from .._orbit.multipliers import eigenvalues
+from .curve import tangent_to
+from .detection import changes_sign
+from .grazing import grazing_equation, Touch
+from .special_points import point_at, SpecialPoint
+from .unfolding import bordered, borders, Unfolding
+
+PAIR = "neimark-sacker"
+SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
+# The sums of the pair of multipliers at the strong resonances.
+RESONANCES = {"resonance-1:1": 2.0, "resonance-1:2": -2.0, "resonance-1:3": -1.0, "resonance-1:4": 0.0}
+# Of multipliers, zero where one is 1, one is -1, or two have the product 1; multipliers that are zero change nothing.
+CROSSINGS = {
+    "fold": lambda values: np.prod(1 - values).real,
+    "period-doubling": lambda values: np.prod(1 + values).real,
+    PAIR: lambda values: np.prod([1 - a * b for a, b in itertools.combinations(values, 2)]).real,
+}
+# The tangent at a cusp has no component along the parameters above this.
+STILL = 1e-5
+
+
+def locus_equation(unfolding: Unfolding, touch: Touch | None, kind: str) -> Callable:
+    """The function `v -> (H, strides)` of a locus."""
+
+    def of_touch(v: Array):
+        assert touch is not None
+        residual, (strides, _) = grazing_equation(unfolding, touch, v)
+        return residual, strides
+
+    def of_multiplier(v: Array):
+        residual, dF, strides = unfolding.evaluate(v)
+        matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else _of_pair(unfolding.around(dF))
+        b, c = borders(stop_gradient(matrix), 1)
+        return jnp.append(residual, bordered(matrix, b, c)[0, 0]), strides
+
+    return of_multiplier if touch is None else of_touch
+
+
+def _of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
+    """The second compound matrix less the identity, singular where two eigenvalues have the product 1."""
+    i, j = np.triu_indices(len(matrix), 1)
+    return matrix[i][:, i] * matrix[j][:, j] - matrix[i][:, j] * matrix[j][:, i] - jnp.eye(i.size, dtype=matrix.dtype)
+
+
+class Place(NamedTuple):
+    """A point of a locus."""
+
+    v: np.ndarray
+    tangent: np.ndarray
+    multipliers: np.ndarray
+
+
+def search(
+    unfolding: Unfolding, touch: Touch | None, kind: str, points: dict[str, np.ndarray], accept: Array
+) -> tuple[SpecialPoint, ...]:
+    """The points of codimension two between the `points` of a locus, in their order along it."""
+    places = [Place(*each) for each in zip(points["v"], points["tangent"], points["multipliers"], strict=True)]
+    found = []
+    for a, b in itertools.pairwise(places):
+        here = {}
+        for name, test in _tests(kind, a, b).items():
+            if changes_sign(test(a), test(b)):
+                share, point = _located(unfolding, touch, kind, name, test, a, b, accept)
+                here |= {} if point is None else {share: point}
+        found += [here[share] for share in sorted(here)]
+    return tuple(found)
+
+
+def _tests(kind: str, a: Place, b: Place) -> dict[str, Callable[[Place], float]]:
+    """The test functions along a locus between two of its points, by the kinds of their zeros."""
+    tests: dict[str, Callable[[Place], float]] = {
+        _meeting(kind, other): lambda place, test=test: test(_apart(kind, place.multipliers)[1])
+        for other, test in CROSSINGS.items()
+        if kind != other or kind == PAIR
+    }
+    if kind == PAIR:
+        total = lambda place: sum(_apart(kind, place.multipliers)[0]).real
+        tests |= {name: lambda place, value=value: total(place) - value for name, value in RESONANCES.items()}
+    if kind in SHIFTS:
+        tests["resonance-1:1" if kind == "fold" else "resonance-1:2"] = lambda place: _slope(
+            SHIFTS[kind] * place.multipliers
+        )
+    if kind == "fold":
+        turn = b.tangent[-2:] - a.tangent[-2:]
+        tests["cusp"] = lambda place: float(place.tangent[-2:] @ turn)
+    return tests
+
+
+def _apart(kind: str, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The multipliers that are critical all along a locus, and the others."""
+    k: list[int] = []
+    if kind in SHIFTS:
+        k = [int(np.argmin(np.abs(multipliers - SHIFTS[kind])))]
+    elif kind == PAIR:
+        pairs = itertools.combinations(range(len(multipliers)), 2)
+        k = [*min(pairs, key=lambda pair: abs(np.prod(multipliers[[*pair]]) - 1))]
+    return multipliers[k], np.delete(multipliers, k)
+
+
+def _meeting(kind: str, other: str) -> str:
+    """The name of the points at which a locus meets another one."""
+    if kind == other:
+        return f"double-{kind}"
+    first, last = sorted((kind, other), key=[*CROSSINGS, kind].index)
+    return f"{first}-{last}".replace("period-doubling", "flip")
+
+
+def _slope(values: np.ndarray) -> float:
+    """The derivative of the product of `1 - z * values` at z = 1, up to its sign, where it is zero: smooth, unlike the values
+    near a double one."""
+    return float(np.sum([np.prod(1 - np.delete(values, k)) for k in range(len(values))]).real)
+
+
+def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, accept: Array):
+    """The zero of a test function on the locus between two points: its share of the chord, and the point; None in place of the
+    point where it is none of codimension two."""
+    from scipy.optimize import brentq  # takes a third of a second
+
+    way = b.v - a.v
+    along = jnp.asarray(way / np.linalg.norm(way))
+
+    def at(share: float):
+        place, *others = _corrected(unfolding, touch, kind, jnp.asarray(a.v + share * way), along, accept)
+        return Place(*map(np.asarray, place)), *others
+
+    share = float(brentq(lambda share: test(at(share)[0]), 0.0, 1.0, xtol=1e-15, rtol=1e-15, disp=False))  # pyright: ignore
+    place, dF, residual, converged = at(share)
+    critical, others = _apart(kind, place.multipliers)
+    pairs = [critical] if kind == PAIR and name not in ("resonance-1:1", "resonance-1:2") else []
+    pairs += [_apart(PAIR, others)[0]] if name == _meeting(kind, PAIR) else []
+    # Where two real multipliers have the product 1, at a neutral saddle, no orbit bifurcates.
+    neutral = any(abs(sum(pair)) > 2 for pair in pairs)
+    if not converged or neutral or (name == "cusp" and np.linalg.norm(place.tangent[-2:]) > STILL):
+        return share, None
+    cosine = np.clip(sum(critical).real / 2, -1, 1) if kind == PAIR else None
+    multiplier = SHIFTS[kind] if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
+    columns = [jnp.asarray(each) for each in (place.v, dF, multiplier, place.tangent, residual)]
+    return share, _point(unfolding, name, *columns, accept)
+
+
+@long_run
+def _corrected(
+    unfolding: Unfolding, touch: Touch | None, kind: str, v: Array, along: Array, accept: Array
+) -> tuple[Place, Array, Array, Array]:
+    """The point of a locus on the plane through `v` at right angles to `along`, with dF, the residual, and whether it was
+    found."""
+    unfolding = unfolding.rolled(order=2)
+    equation = locus_equation(unfolding, touch, kind)
+
+    def evaluate(u):
+        residual, jacobian, _ = with_columns(equation, u)
+        return jnp.append(residual, along @ (u - v)), jnp.concatenate([jacobian, along[None]]), jacobian
+
+    root = newton(evaluate, v, max_iterations=8, accept=accept)
+    dF = root.aux[:-1]
+    place = Place(root.y, tangent_to(root.aux, along), eigenvalues(unfolding.around(dF)))  # pyright: ignore
+    return place, dF, root.residual, root.converged
+
+
+@long_run
+def _point(unfolding: Unfolding, *known) -> SpecialPoint:
+    return point_at(unfolding.rolled(), *known)

@@ -1,0 +1,146 @@
+r"""Points of codimension two of maps in closed form: where loci meet, and the curves that leave there.
+
+The generalized Hénon map $(x, y) \mapsto (y, \alpha - \beta x - y^2 + Rxy + Sy^3)$, Kuznetsov and Meijer (2019), has on
+$x = y$ the trace $-2x + Rx + 3Sx^2$ and the determinant $\beta - Rx$; the map $(x, y, z) \mapsto (y, z, M_1 + Bx + M_2y - z^2 +
+kxz)$, on $x = y = z$, the characteristic polynomial $\lambda^3 - (k - 2)x\lambda^2 - M_2\lambda - (B + kx)$.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import ROLLED
+from test_continuation import mapping
+
+import hyjax as hj
+
+HENON = mapping(
+    lambda u, p: jnp.stack(
+        [u[1], p["alpha"] - p["beta"] * u[0] - u[1] ** 2 + p["R"] * u[0] * u[1] + p["S"] * u[1] ** 3]
+    ),
+    2,
+)
+CUBE = mapping(
+    lambda u, p: jnp.stack([u[1], u[2], p["M1"] + p["B"] * u[0] + p["M2"] * u[1] - u[2] ** 2 + p["k"] * u[0] * u[2]]),
+    3,
+)
+
+
+def henon(x, beta, R=-0.1, S=0.0):
+    """The fixed point x = y, and its parameters."""
+    alpha = x + beta * x + x**2 - R * x**2 - S * x**3
+    return HENON, [x, x], {"alpha": alpha, "beta": beta, "R": R, "S": S}
+
+
+def cube(x, B, M2, k=0.5):
+    return CUBE, [x, x, x], {"M1": x - B * x - M2 * x + x**2 - k * x**2, "B": B, "M2": M2, "k": k}
+
+
+def locus_from(system, x, params, kind, first, second, reach, stop):
+    """The locus of the first point of the kind within `reach` of the fixed point over the parameter `first`."""
+    params = {name: jnp.array(value) for name, value in params.items()}
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([*x, 0.0]), params)
+    bounds = float(params[first]) - reach, float(params[first]) + reach
+    branch = hj.continuation(orbit, where=lambda p: p[first], stop=bounds, throw=False)
+    point = next(each for each in branch.special_points if each.kind == kind)
+    return hj.locus(point, where=lambda p: p[second], stop=stop)
+
+
+def check(locus, *expected):
+    """Kinds and values of the points, in any order: the conditions are solved to rounding."""
+    assert sorted(each.kind for each in locus.special_points) == sorted(kind for kind, *_ in expected)
+    for kind, *values in expected:
+        near = [np.max(np.abs(each.values - values)) for each in locus.special_points if each.kind == kind]
+        assert min(near) < 1e-13
+
+
+R1, R2, R3, R4 = (f"resonance-1:{n}" for n in (1, 2, 3, 4))
+
+
+def at_resonance(total, R=-0.1):
+    """Parameters at which the multipliers have the sum `total` and the product 1."""
+    x = total / (R - 2)
+    return 1 + R * x, x + (1 + R * x) * x + x**2 - R * x**2
+
+
+@pytest.fixture(scope="module")
+def turning():
+    return locus_from(*henon(-0.55, 0.9), "neimark-sacker", "beta", "alpha", 0.3, (-1.5, 3.5))
+
+
+@pytest.mark.slow
+def test_strong_resonances(turning):
+    """Along the curve the product of the multipliers is 1, as a pair and beyond 1:1 and 1:2 as real numbers."""
+    check(turning, *((kind, *at_resonance(total)) for kind, total in ((R1, 2), (R2, -2), (R3, -1), (R4, 0))))
+    assert_allclose(turning.multipliers[:, 0] * turning.multipliers[:, 1], 1, rtol=1e-12)  # rounding, of a few digits
+    kinds = {each.kind: each for each in turning.special_points}
+    assert_allclose(kinds[R3].multiplier, np.exp(2j * np.pi / 3), rtol=1e-14)
+    assert "resonance-1:1" in str(turning) and str(kinds[R4]).startswith("resonance-1:4 at 1, ")
+
+
+@pytest.mark.slow
+def test_curves_that_meet(turning):
+    """At 1:1 the curve of folds, which meets that of doublings; at 1:2 the doublings, and the Neimark-Sacker points of the
+    doubled orbits, whose multipliers have the product 1 as well."""
+    kinds = {each.kind: each for each in turning.special_points}
+    alpha, beta = (lambda p: p["alpha"]), (lambda p: p["beta"])
+    folds = hj.locus(kinds[R1], kind="fold", where=alpha, stop=(-1.5, 0.2))
+    check(folds, (R1, *at_resonance(2)), ("fold-flip", -1, 0))
+    meeting = next(each for each in folds.special_points if each.kind == "fold-flip")
+    # Now beta is the second parameter, and the values are those of alpha and beta.
+    flips = hj.locus(meeting, kind="period-doubling", where=beta, stop=(-1.1, 1.0))
+    check(flips, (R2, *at_resonance(-2)[::-1]), ("fold-flip", 0, -1))
+    doubled = hj.locus(kinds[R2], kind="doubled-neimark-sacker", where=beta, stop=0.91)
+    assert doubled.unfolding.problem.strides == 2 and len(doubled) > 3
+    # To rounding.
+    assert_allclose(doubled.multipliers[:, 0] * doubled.multipliers[:, 1], 1, rtol=1e-11)
+    assert np.all(np.abs(doubled.multipliers[1:5, 0].imag) > 1e-3)
+    with pytest.raises(ValueError, match=r"at a fold-flip point kind=None must be one of fold, period-doubling\."):
+        hj.locus(meeting, where=beta, stop=1.0)
+    with pytest.raises(ValueError, match=r"at a cusp point no curve is followed from there\."):
+        hj.locus(dataclasses.replace(meeting, kind="cusp"), where=beta, stop=1.0)
+
+
+@pytest.mark.slow
+def test_cusp():
+    """With a cubic term the curve of folds turns, where $\\alpha$ has a double extremum over x."""
+    locus = locus_from(*henon(0.55, -1.9, S=0.4), "fold", "alpha", "beta", 0.2, (-2.5, -1.0))
+    x = 2.2 / 2.4
+    beta = -1 - 2.2 * x + 1.2 * x**2
+    cusp = "cusp", (1 + beta) * x + 1.1 * x**2 - 0.4 * x**3, beta
+    # The trace 0 and the determinant -1.
+    meetings = [(s, -1 - 0.1 * s) for s in (0, 2.1 / 1.2)]
+    flips = [("fold-flip", (1 + b) * s + 1.1 * s**2 - 0.4 * s**3, b) for s, b in meetings]
+    check(locus, cusp, *flips)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fold", "neimark-sacker"])
+def test_fold_with_a_pair(kind):
+    """The multipliers 1 and $e^{\\pm i}$."""
+    x = (2 * np.cos(1.0) + 1) / -1.5
+    B, M2 = 1 - 0.5 * x, -2 * np.cos(1.0) - 1
+    _, _, params = cube(x, B, M2)
+    locus = locus_from(*cube(x - 0.05, B + 0.04, M2), kind, "M1", "B", 0.3, (B - 0.2, B + 0.2))
+    check(locus, ("fold-neimark-sacker", params["M1"], B))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["period-doubling", "neimark-sacker"])
+def test_flip_with_a_pair(kind):
+    """The multipliers -1 and $e^{\\pm i}$."""
+    x = (2 * np.cos(1.0) - 1) / -1.5
+    B, M2 = -1 - 0.5 * x, 2 * np.cos(1.0) - 1
+    _, _, params = cube(x, B, M2)
+    locus = locus_from(*cube(x, B + 0.02, M2), kind, "M1", "B", 0.4, (B - 0.3, B + 0.3))
+    check(locus, ("flip-neimark-sacker", params["M1"], B))
+
+
+@pytest.mark.slow
+def test_a_test_function_that_is_zero_all_along():
+    """With $M_2 = 1$ every fold is a doubling: no point of codimension two stands out."""
+    locus = locus_from(*cube(-0.25, -0.15, 1.0), "fold", "M1", "B", 0.3, (-0.4, 0.1))
+    check(locus)
