@@ -47,6 +47,7 @@ RECORDS = {
     "ReturnMap of a section": ("_flow/section_map.py", ("Crossing",)),
     "periodic_orbit": ("_orbit/level.py", ("Level",)),
     "PeriodicOrbit": ("_orbit/footfalls.py", ("Footfalls",)),
+    "PeriodicOrbit.manifold": ("_orbit/manifold.py", ("Manifold",)),
     "find_orbits": ("_orbit/find_orbits.py", ("Orbits",)),
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),

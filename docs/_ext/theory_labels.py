@@ -14,6 +14,7 @@ SECTIONS = {
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
     "continuation": "continuation Branch PseudoArclength plot.branch_diagram",
     "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
+    "manifolds": "Manifold",
     "bouligand": "phase.bouligand_derivative phase.BouligandDerivative",
     "covariance": """noise.covariance noise.Covariance noise.Noise noise.stationary_covariance noise.stride_covariance
         control.sensitivity_norm objectives.sensitivity plot.covariance_figure""",

@@ -24,6 +24,7 @@ from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
 from .footfalls import Footfalls, footfalls_of
 from .implicit import closed_orbit
+from .manifold import Manifold, manifold_of
 from .multipliers import eigenvalues
 from .orbit_report import orbit_dataset, orbit_frame, orbit_table
 from .problem import Problem
@@ -167,6 +168,31 @@ class PeriodicOrbit(Shown):
         where nothing is held; `TypeError` for a batch of orbits.
         """
         return footfalls_of(self, legs)
+
+    def manifold(
+        self,
+        which: str | int,
+        *,
+        length: float,
+        spacing: float | None = None,
+        angle: float = 0.2,
+        max_points: int = 4000,
+        step: ReturnMap | None = None,
+        throw: bool = True,
+    ) -> Manifold:
+        r"""The invariant manifold of a simple real multiplier on the section, a curve. $S(W(s)) = W(\mu s)$
+
+        **Arguments:** `which`: `"stable"` or `"unstable"`, of whose multipliers the one of largest modulus, or the number of a
+        multiplier, from 0. `length`: the arclength of each half, in the units of the states. `spacing`: the largest distance of
+        neighbouring points, by default `length / 100`; `angle`: the largest angle between their directions, rad. `max_points`: of
+        each half. `step`: the map by which it is continued, of which the orbit is a fixed point; by default that of the orbit,
+        which has one sequence of modes: that of a `Section` or a `Stroboscope` takes whatever modes and jumps come. `throw`:
+        raise a `SolveError` where no polynomial near the orbit is found; with `False`, `result` holds the code.
+
+        **Returns:** a `Manifold`, not differentiable. Where the map fails a half ends, with the code in `ends`. `ValueError` for
+        arguments that cannot be used, such as a multiplier that is not simple; `TypeError` for a batch of orbits.
+        """
+        return manifold_of(self, which, length, spacing, angle, max_points, step, throw)
 
     def monodromy(self) -> Matrix:
         """The monodromy matrix once around the orbit; see `ReturnMap`."""

@@ -1,0 +1,127 @@
+"""Manifolds of saddles: Hénon's map by power series in many digits, a map with a closed form, the walker by bisection."""
+
+import functools as ft
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import ROLLED
+from test_continuation import mapping
+
+import hyjax as hj
+from hyjax.models import simplest_walker as walker
+
+# Digits of a calculation in mpmath with 160 terms of the series; a = 1.4, b = 0.3.
+HENON = mapping(lambda x, p: jnp.stack([1 - p["a"] * x[0] ** 2 + x[1], p["b"] * x[0]]), 2)
+UNSTABLE = {
+    0.1: (0.72749299214909585, 0.17379790187767494), -1: (-0.46658452476494581, 0.31780851517131213),
+    2: (0.95998591524636134, -0.15247768158804575), 5: (-0.84441036570778859, -0.37794866160364237),
+}  # fmt: skip
+STABLE = {
+    0.1: (0.67776018903350104, 0.28165644892890854), -0.5: (0.40774342680894959, -0.17168081789570502),
+    1: (1.12130371580395601, 1.46422080396597641), -1: (0.19790473565958555, -0.38505435563877877),
+}  # fmt: skip
+# s, t, x, y, sine of the angle.
+HOMOCLINIC = (
+    (-1.39832434174119729, -4.23616379735602763, -0.85037543261007145, 0.35124627633104938, -0.865974361399),
+    (2.69001087250932551, -0.66061416486991051, 0.33885254938957673, -0.25511262978302143, -0.652183987759),
+    (3.43466424258667853, -2.62349910914288454, -0.39262122514091811, -0.33683759601580844, 0.73328965169),
+    (-5.17487844430134029, -0.10302034947259411, 0.58413789989803680, 0.10165576481687302, -0.987651915552),
+)  # fmt: skip
+
+
+SHIFTED = mapping(lambda x, p: x + p["a"], 2)
+
+
+def fixed_point(system, guess, params):
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED)
+    return hj.periodic_orbit(step, jnp.array([*guess, 0.0]), params)
+
+
+@ft.cache
+def henon():
+    return fixed_point(HENON, (0.63, 0.19), {"a": jnp.array(1.4), "b": jnp.array(0.3)})
+
+
+@ft.cache
+def henon_manifolds():
+    return henon().manifold("unstable", length=5.0, spacing=0.3), henon().manifold("stable", length=6.0, spacing=0.5)
+
+
+def test_manifolds_of_henons_map():
+    """To the digits asked for of any such map; the error is that of 50 roundings."""
+    for manifold, points in zip(henon_manifolds(), (UNSTABLE, STABLE), strict=True):
+        assert_allclose(manifold(np.array([*points]))[:, :2], [*points.values()], atol=1e-12)
+        assert_allclose(manifold(0.0), henon().x, atol=1e-15)
+        # Points, arclengths and codes: as asked for.
+        gaps = np.linalg.norm(np.diff(manifold.x, axis=0), axis=1)
+        assert np.all(gaps <= (0.3 if abs(manifold.multiplier) > 1 else 0.5)) and np.all(np.diff(manifold.s) > 0)
+        assert_allclose(np.diff(manifold.arclength), gaps, rtol=1e-9)
+        assert str(manifold.ends) == "2 successful" and manifold.residual < 1e-13
+        assert_allclose(manifold(manifold.s[::40]), manifold.x[::40], atol=1e-11)
+
+
+def test_homoclinic_points_of_henons_map():
+    unstable, stable = henon_manifolds()
+    found = unstable.crossings(stable)
+    assert len(found.s) > 4
+    for s, t, x, y, sine in HOMOCLINIC:
+        k = np.argmin(np.abs(found.s - s) + np.abs(found.t - t))
+        assert_allclose([found.s[k], found.t[k], *found.x[k, :2]], [s, t, x, y], atol=1e-12)
+        # 12 digits are given.
+        assert_allclose(found.sine[k], sine, atol=3e-12)
+    # The saddle itself is none.
+    assert np.all(np.linalg.norm(found.x - np.asarray(henon().x), axis=1) > 1e-6)
+
+
+# (x, y) -> ((x - f(y))^2 + f(y / 2), y / 2) with f = -a y^2 + c y^3: the stable manifold of (1, 0) is x = 1 + f(y).
+bend = lambda y, p: -p["a"] * y**2 + p["c"] * y**3
+BENT = mapping(lambda x, p: jnp.stack([(x[0] - bend(x[1], p)) ** 2 + bend(x[1] / 2, p), x[1] / 2]), 2)
+
+
+def test_a_manifold_in_closed_form():
+    params = {"a": jnp.array(1.0), "c": jnp.array(0.2)}
+    saddle = fixed_point(BENT, (1.01, 0.01), params)
+    stable = saddle.manifold("stable", length=5.0, spacing=0.3)
+    x, y, _ = stable.x.T
+    # Parabolas are polynomials: 100 roundings of numbers up to 3.
+    assert_allclose(x, 1 + bend(y, params), atol=1e-13)
+    assert_allclose(stable(np.array([-0.7, 1.3]))[:, 1], [-0.7, 1.3], atol=1e-14)
+    strong = saddle.manifold(0, length=0.5)
+    assert_allclose(strong.x[:, 1:], 0, atol=1e-15)
+    assert_allclose([strong.multiplier, stable.multiplier], [2, 0.5], rtol=1e-14)
+    # Towards (0, 0) the unstable manifold ends: its last point has half the way left at most in each pass.
+    assert str(strong.ends) == "2 successful"
+
+
+def test_bad_input():
+    orbit = henon()
+    for given, text in (
+        (("sideways",), "which='sideways' must be"), ((7,), "which=7 must be the number"), ((2,), "must be real, simple"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=text):
+            orbit.manifold(*given, length=1.0)
+    with pytest.raises(ValueError, match="length=-1.0 must be positive"):
+        orbit.manifold("stable", length=-1.0)
+    with pytest.raises(ValueError, match="no fixed point of the map"):
+        orbit.manifold("stable", length=1.0, step=hj.ReturnMap(SHIFTED, sequence=("run",), integrator=ROLLED))
+    with pytest.raises(ValueError, match="s must be from"):
+        henon_manifolds()[1](1e3)
+
+
+@pytest.mark.medium
+def test_the_stable_manifold_of_the_walkers_short_gait():
+    """The reset's image has two of four dimensions. Points by a condition on the 14th stride in quadruple precision; another
+    route, bisection, agrees to 1e-19. The integrator's tolerance is 1e-10, and its error below that."""
+    params = walker.Params()
+    guess = walker.after_strike(params, jnp.array(0.1939), jnp.array(-0.2039))
+    orbit = hj.periodic_orbit(walker.step, guess, params)
+    stable = orbit.manifold("stable", length=0.05, spacing=2e-3)
+    for point in (0.20393736981018180, -0.21538243401270795), (0.18393736981018180, -0.19220183910084656):
+        s = np.interp(point[0], stable.x[:, 0], stable.s)
+        for _ in range(6):
+            slope = (stable(s + 1e-5) - stable(s - 1e-5))[0] / 2e-5
+            s = s - (stable(s)[0] - point[0]) / slope
+        assert_allclose(stable(s)[:2], point, atol=1e-10)
+        assert_allclose(stable(s), walker.after_strike(params, *stable(s)[:2]), atol=1e-12)
