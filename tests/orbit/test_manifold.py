@@ -102,7 +102,7 @@ def test_bad_input():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=text):
             orbit.manifold(*given, length=1.0)
-    with pytest.raises(ValueError, match="length=-1.0 must be positive"):
+    with pytest.raises(ValueError, match=r"length=.* must be positive"):
         orbit.manifold("stable", length=-1.0)
     with pytest.raises(ValueError, match="no fixed point of the map"):
         orbit.manifold("stable", length=1.0, step=hj.ReturnMap(SHIFTED, sequence=("run",), integrator=ROLLED))
