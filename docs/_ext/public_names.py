@@ -50,6 +50,7 @@ RECORDS = {
     "PeriodicOrbit.manifold": ("_orbit/manifold.py", ("Manifold",)),
     "find_orbits": ("_orbit/find_orbits.py", ("Orbits",)),
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
+    "SpecialPoint": ("_continuation/normal_form.py", ("NormalForm",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
     "optimize of a plan": ("_optimize/optimized_plan.py", ("OptimizedPlan",)),
     "fit": ("_fit/fitted.py", ("Fitted",)),

@@ -15,6 +15,7 @@ SECTIONS = {
     "continuation": "continuation Branch PseudoArclength plot.branch_diagram",
     "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
     "manifolds": "Manifold",
+    "normal-forms": "NormalForm",
     "bouligand": "phase.bouligand_derivative phase.BouligandDerivative",
     "covariance": """noise.covariance noise.Covariance noise.Noise noise.stationary_covariance noise.stride_covariance
         control.sensitivity_norm objectives.sensitivity plot.covariance_figure""",

@@ -36,6 +36,7 @@ from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 from .grazing import AtTouch, possible_touches, solve_grazing, Touch
+from .normal_form import normal_form, NormalForm
 from .unfolding import bordered, borders, Unfolding
 
 # Below this scaled rate along the branch a guard counts as constant.
@@ -53,7 +54,7 @@ class SpecialPoint(Shown):
     its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair on the unit
     circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`: the largest
     residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of the branch.
-    `kernel`: null vectors of the singular matrix. `unfolding`: the equation `F`.
+    `kernel`: null vectors of the singular matrix. `jacobian`: dF. `unfolding`: the equation `F`.
 
     At `grazing` one multiplier is infinite on the side where the guard is crossed, and no multiplier is critical: `multiplier`
     and `eigenvector` are NaN; so is the orbit's return Jacobian, which differs between both sides. The orbit's multipliers are
@@ -85,6 +86,7 @@ class SpecialPoint(Shown):
     v: Float[Array, " unknowns"]
     tangent: Float[Array, " unknowns"]
     kernel: Float[Array, "rows unknowns"]  # of the singular matrix; at a branch point with the parameter
+    jacobian: Float[Array, "k unknowns"]
     unfolding: Unfolding
     kind: str = eqx.field(static=True)
     touch: Touch | None = None
@@ -100,6 +102,13 @@ class SpecialPoint(Shown):
     def values(self) -> np.ndarray:
         """The free parameters, in their own units: one on a branch, two on a locus."""
         return np.asarray(self.unfolding.split(self.v)[1])
+
+    @property
+    def normal_form(self) -> NormalForm:
+        """What the return map does near the point: coefficients, criticality, and a predictor of the orbits that leave it. Not
+        of an end of the branch, where the map is not smooth: `ValueError`."""
+        rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
+        return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
 
     def __str__(self) -> str:
         x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
@@ -169,7 +178,7 @@ def point_at(
     return SpecialPoint(
         value=values[0], orbit=orbit_at(unfolding, v, accept), multiplier=_complex(multiplier),
         eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=residual, v=v, tangent=tangent,
-        kernel=jnp.append(null.real, jnp.zeros(values.size))[None], unfolding=unfolding, kind=kind,
+        kernel=jnp.append(null.real, jnp.zeros(values.size))[None], jacobian=dF, unfolding=unfolding, kind=kind,
     )  # fmt: skip
 
 
@@ -365,7 +374,7 @@ def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tan
     )  # fmt: skip
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
-        residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], unfolding=unfolding,
+        residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], jacobian=columns[:n], unfolding=unfolding,
         kind=_kind_of_end(unfolding, touch, orbit, t_touch, x_touch), touch=touch,
     )  # fmt: skip
 

@@ -1,0 +1,141 @@
+"""Normal forms against closed forms and 25-digit values of an independent computation: the maps, each as a clock with a reset."""
+
+import json
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+from hyjax._testing import normal_form, Problem, unfolding_of
+
+REFERENCE = json.loads((pathlib.Path(__file__).parent.parent / "normal_forms_reference.json").read_text())
+
+
+def map_system(fn, n):
+    """The map `x -> fn(x, params)` as a system: a clock, and a reset."""
+    year = hj.Mode(lambda t, x, p: jnp.zeros_like(x).at[-1].set(1), coordinates=(*(f"x{i}" for i in range(n)), "clock"))
+    reset = lambda t, x, p: jnp.append(fn(x[:-1], p), 0 * x[-1])
+    return hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[-1], reset),))
+
+
+def form_at(fn, x, params, kind, strides=1, rank=1):
+    """The normal form of a map at a fixed point, or of its iterate at the points `x` of a cycle, shape `(strides, n)`."""
+    x = jnp.atleast_2d(jnp.asarray(x, float))
+    system = map_system(fn, x.shape[1])
+    params = {"free": jnp.array(0.0), **{name: jnp.asarray(value, float) for name, value in params.items()}}
+    problem = Problem(system, ("year",), strides)
+    unfolding = unfolding_of(
+        problem, params, (sorted(params).index("free"),), hj.Integrator(), jnp.array(1.0), jnp.zeros(1), jnp.ones(1)
+    )
+    # The unknowns are the states before the jumps, whose images are the points.
+    v = unfolding.join(jnp.column_stack([jnp.roll(x, 1, axis=0), jnp.ones(len(x))]), jnp.zeros(1))
+    residual, jacobian, _ = unfolding.rolled().evaluate(v)
+    assert_allclose(residual, 0, atol=1e-14)
+    multipliers = np.linalg.eigvals(np.asarray(unfolding.around(jacobian)))
+    return normal_form(kind, unfolding, v, jacobian, multipliers, jnp.zeros_like(v).at[-1].set(1), rank)
+
+
+MAPS = {
+    "logistic": lambda x, p: p["r"] * x * (1 - x),
+    "ricker": lambda x, p: x * jnp.exp(2 * (1 - x)),
+    "henon": lambda x, p: jnp.stack([1 - p["a"] * x[0] ** 2 + x[1], p["b"] * x[0]]),
+    "delayed": lambda x, p: jnp.stack([2 * x[0] * (1 - x[1]), x[0]]),
+    "ghm": lambda x, p: jnp.stack(
+        [x[1], p["alpha"] - p["beta"] * x[0] - x[1] ** 2 + p["R"] * x[0] * x[1] + p["S"] * x[1] ** 3]
+    ),
+    "cubic2d": lambda x, p: jnp.stack([-x[0] - 2 * x[0] ** 3 + x[0] * x[1], x[1] / 2 + x[0] ** 2 + x[0] ** 4]),
+    "map3d": lambda x, p: jnp.stack(
+        [x[1], x[2], p["M1"] + p["B"] * x[0] + p["M2"] * x[1] - x[2] ** 2 + p["k"] * x[0] * x[2]]
+    ),
+}
+SLOWER = ("chenciner", "generalised")
+
+
+def number(value):
+    return complex(*value) if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.split("_")[1] in SLOWER else pytest.mark.medium)
+        for name in REFERENCE
+    ],
+)
+def test_coefficients(case):
+    """Every kind, against the 25 digits of `1_normal_forms`. The tolerance is rounding: the nested derivatives are exact, and the
+    largest condition number of the linear systems is some ten."""
+    record = REFERENCE[case]
+    fn, points = MAPS[case.split("_")[0]], [np.array(record["x"])]
+    if "period3" in case:
+        points += [points[0] * record["params"]["r"] * (1 - points[0])]
+        points += [points[1] * record["params"]["r"] * (1 - points[1])]
+    found = form_at(fn, np.array(points), record["params"], record["kind"], strides=len(points))
+    for name, expected in record["coefficients"].items():
+        assert_allclose(found.coefficients[name], number(expected), rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+@pytest.mark.medium
+def test_of_a_cycle_equals_that_of_the_iterated_map():
+    """The doubling of the 2-cycle of the logistic map at 1 + sqrt 6: two strides against one of F(F(x))."""
+    r = 1 + np.sqrt(6)
+    first = (r + 1 + np.sqrt((r - 3) * (r + 1))) / (2 * r)
+    fn = lambda x, p: r * x * (1 - x)
+    cycle = form_at(fn, [[first], [fn(first, None)]], {}, "period-doubling", strides=2)
+    twice = form_at(lambda x, p: fn(fn(x, p), p), [first], {}, "period-doubling")
+    # c = F'''/6 + F''^2/4 of the iterate, in closed form.
+    slope, curvature = lambda x: r * (1 - 2 * x), -2 * r
+    second = curvature * slope(first) ** 2 + slope(fn(first, None)) * curvature
+    third = 3 * curvature * curvature * slope(first)
+    for found in (cycle, twice):
+        assert_allclose(found.coefficients["c"], third / 6 + second**2 / 4, rtol=1e-12)
+
+
+@pytest.mark.medium
+def test_criticality_and_predictor():
+    """The logistic map's doubled orbit, and the cubic map x + s x + b x^2 + c x^3, whose branches are known."""
+    params = {"free": jnp.array(2.9)}
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(map_system(lambda x, p: p["free"] * x * (1 - x), 1), sequence=("year",)),
+        jnp.array([0.65, 0.0]),
+        params,
+    )
+    (point,) = hj.continuation(orbit, where=lambda p: p["free"], stop=3.2).special_points
+    form = point.normal_form
+    assert "supercritical: a stable orbit of twice the period for free > 3" in str(form)
+    assert_allclose(form.rate, -1, rtol=1e-12)
+    for amplitude in (1e-2, 2e-2):
+        r, (one, other) = form.predictor(amplitude)
+        exact = (r + 1 + np.array([1, -1]) * np.sqrt((r - 3) * (r + 1))) / (2 * r)
+        # To second order: what is left is of third, with a coefficient of a few.
+        assert_allclose([one[0], other[0]], exact, atol=10 * amplitude**3)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("b", "c", "words"), [(1, 0, "transcritical"), (0, -1, "pitchfork"), (0, 2, "pitchfork")])
+def test_branch_points(b, c, words):
+    fn = lambda x, p: (1 + p["free"]) * x + b * x**2 + c * x**3 + 0 * p["alpha"]
+    found = form_at(fn, [0.0], {"alpha": 0.0}, "branch-point")
+    assert_allclose([found.coefficients["b"], found.coefficients["c"], found.rate], [b, c, 1], atol=1e-14)
+    assert words in found.criticality
+    free, ((x, _),) = found.predictor(1e-2)
+    # x = -free / b, or free = -c x^2: both exact.
+    assert_allclose(free + b * x + c * x**2, 0, atol=1e-15)
+
+
+@pytest.mark.slow
+def test_walker():
+    """The doubling of the simplest walker, c in four coordinates; the reference has 21 digits, the location of the point 13."""
+    from hyjax.models import simplest_walker as walker
+
+    params = walker.Params()
+    orbit = hj.periodic_orbit(walker.step, walker.guess(params), params)
+    (point,) = hj.continuation(orbit, where=lambda p: p.slope, stop=0.016).special_points
+    assert_allclose(point.value, 0.0150884379411194635622, rtol=1e-12)
+    form = point.normal_form
+    assert_allclose(form.coefficients["c"], 1053.00950162969697631372, rtol=1e-9)
+    assert_allclose(form.eigenvectors[0, 0].real, 0.4200246362621171256178, rtol=1e-10)
+    assert "supercritical: a stable orbit of twice the period for slope > 0.0150884" in form.criticality
