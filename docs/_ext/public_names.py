@@ -51,6 +51,10 @@ RECORDS = {
     "find_orbits": ("_orbit/find_orbits.py", ("Orbits",)),
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
     "SpecialPoint": ("_continuation/normal_form.py", ("NormalForm",)),
+    "continuation of an equilibrium": (
+        "_continuation/equilibrium_branch.py",
+        ("EquilibriumBranch", "EquilibriumPoint"),
+    ),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
     "optimize of a plan": ("_optimize/optimized_plan.py", ("OptimizedPlan",)),
     "fit": ("_fit/fitted.py", ("Fitted",)),

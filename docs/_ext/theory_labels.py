@@ -16,6 +16,7 @@ SECTIONS = {
     "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
     "manifolds": "Manifold",
     "normal-forms": "NormalForm",
+    "equilibria": "phase.equilibrium phase.Equilibrium EquilibriumBranch EquilibriumPoint",
     "bouligand": "phase.bouligand_derivative phase.BouligandDerivative",
     "covariance": """noise.covariance noise.Covariance noise.Noise noise.stationary_covariance noise.stride_covariance
         control.sensitivity_norm objectives.sensitivity plot.covariance_figure""",

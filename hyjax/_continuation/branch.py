@@ -92,7 +92,7 @@ class Points(Shown):
     @property
     def result(self) -> RESULTS:
         """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
-        return _result_of(self.curves)
+        return result_of(self.curves)
 
     @property
     def _points(self) -> dict[str, np.ndarray]:
@@ -225,9 +225,9 @@ class Branch(Points):
         return pictures().gait_map(self, model, **options)
 
 
-def _points_of(branch: Points) -> dict[str, np.ndarray]:
-    """The points as columns, in the order along the curve; all tangents point in this direction."""
-    unfolding, curves = branch.unfolding, branch.curves
+def columns_of(curves: Curve, tables: Callable[[Curve], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The points of a branch as columns, in the order along the curve; all tangents point in this direction. **Arguments:**
+    `tables`: the columns of all directions, with a leading axis; `v`, `tangent`, `jacobian` and `residuals` are added."""
     if isinstance(curves.count, jax.core.Tracer):
         raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
     if curves.count.ndim > 1:
@@ -235,33 +235,33 @@ def _points_of(branch: Points) -> dict[str, np.ndarray]:
     host = jax.tree.map(np.asarray, curves)
     if not np.all(host.started):
         raise ValueError(
-            f"This branch has no points: its first point was not found within stop ({_result_of(curves)}). Start from "
+            f"This branch has no points: its first point was not found within stop ({result_of(curves)}). Start from "
             "another orbit, or for switch_branch with another amplitude."
         )
-    tables = {
-        "v": host.v,
-        "tangent": host.tangent,
-        "jacobian": host.jacobian,
-        "residuals": host.residual,
-        "periods": host.aux.period,
-        "nodes": host.aux.nodes,
-        "guard_rates": host.aux.guard_rates,
-    }
+    own = {"v": host.v, "tangent": host.tangent, "jacobian": host.jacobian, "residuals": host.residual}
     columns = {}
     # A closed curve is the same in both directions.
     ways = [int(np.argmax(host.closed))] if np.any(host.closed) else range(len(host.count))
-    for name, column in tables.items():
+    for name, column in (own | tables(host)).items():
         columns[name] = column[ways[0]][: host.count[ways[0]]]
         if len(ways) == 2:
             # The start is the first point of both directions, except of the two halves of a branch that crosses another.
             apart = np.max(np.abs(host.v[0, 0] - host.v[1, 0])) > 16 * np.finfo(host.v.dtype).eps
             back = column[1][0 if apart else 1 : host.count[1]][::-1]
             columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
+    return columns
+
+
+def _points_of(branch: Points) -> dict[str, np.ndarray]:
+    of_orbits = lambda host: {
+        "periods": host.aux.period, "nodes": host.aux.nodes, "guard_rates": host.aux.guard_rates
+    }  # fmt: skip
+    unfolding, columns = branch.unfolding, columns_of(branch.curves, of_orbits)
     free = unfolding.origin.size
     columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
     # Rows of the orbit's equation; along a locus the Jacobian has one more row.
     states = columns["v"].shape[1] - free
-    spectrum = np.asarray(_multipliers(unfolding, columns["jacobian"][:, :states]))
+    spectrum = np.asarray(_multipliers(unfolding, jnp.asarray(columns["jacobian"][:, :states])))
     n = columns["nodes"].shape[-1]
     # The return maps of pre-impact and of post-impact states have the same multipliers, except for zeros.
     columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
@@ -292,7 +292,7 @@ def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
     return [] if point is None else [point]
 
 
-AnyCurve = TypeVar("AnyCurve", bound=Points)
+AnyCurve = TypeVar("AnyCurve", bound=Shown)
 
 
 def raise_branch(name: str, found: AnyCurve) -> AnyCurve:
@@ -300,12 +300,12 @@ def raise_branch(name: str, found: AnyCurve) -> AnyCurve:
     known."""
     if is_traced(found):
         return found
-    count = int(np.sum(found.curves.count))
+    count = int(np.sum(found.curves.count))  # pyright: ignore[reportAttributeAccessIssue]
     remedy = f"The attribute `result` of this error has the {count} points before, as has the call with throw=False."
     return raise_failure(name, found, remedy=remedy)
 
 
-def _result_of(curves: Curve) -> RESULTS:
+def result_of(curves: Curve) -> RESULTS:
     """`successful` if every end of the interval was reached, otherwise the reason."""
     stuck, arrived, astray, closed = (
         np.asarray(each) for each in (curves.stuck, curves.arrived, curves.astray, curves.closed)

@@ -1,6 +1,7 @@
 """Continuation of a periodic orbit over a parameter."""
 
 import math
+from typing import overload
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +16,11 @@ from .._orbit.problem import Problem
 from .._results.shown import is_traced
 from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
+from ..phase.equilibrium import Equilibrium, rounding, size_of
 from .branch import Branch, raise_branch
 from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, start_of_curve, Stop
-from .unfolding import Unfolding
+from .equilibrium_branch import EquilibriumBranch
+from .unfolding import Balance, Equation, Unfolding
 
 # `CurveState` in all directions, along a leading axis.
 CurveStates = tuple[Curve, Array, Array, Array]
@@ -25,26 +28,38 @@ CurveStates = tuple[Curve, Array, Array, Array]
 SLICE = 10
 
 
+@overload
 def continuation(
-    orbit: PeriodicOrbit,
+    orbit: PeriodicOrbit, *, where: Where | None = ..., stop: Stop, method: PseudoArclength = ...,
+    integrator: IntegratorLike | None = ..., throw: bool = ...,
+) -> Branch: ...  # fmt: skip
+@overload
+def continuation(
+    orbit: Equilibrium, *, where: Where, stop: Stop, method: PseudoArclength = ..., throw: bool = ...
+) -> EquilibriumBranch: ...  # fmt: skip
+def continuation(
+    orbit: PeriodicOrbit | Equilibrium,
     *,
     where: Where | None = None,
     stop: Stop,
     method: PseudoArclength = PseudoArclength(),
     integrator: IntegratorLike | None = None,
     throw: bool = True,
-) -> Branch:
-    r"""Follow a periodic orbit over a parameter: the branch $F(y, \lambda) = \text{flow}(R(y), \lambda) - y = 0$, through folds.
+) -> Branch | EquilibriumBranch:
+    r"""Follow an orbit over a parameter: the branch $F(y, \lambda) = \text{flow}(R(y), \lambda) - y = 0$, through folds.
 
-    **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced. `where`:
+    Or follow an equilibrium, $f(y, \lambda) = 0$.
+
+    **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced, or an
+    `Equilibrium`, from `hyjax.phase.equilibrium`. `where`:
     selects the parameter $\lambda$, as `lambda params: params.slope`; by default, for an orbit that was found with a
     quantity that is `conserved`, the value of that quantity: its family. `stop`: the value of the parameter, in its own unit, at
     which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: a `PseudoArclength`. `integrator`:
     an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the orbit's. `throw`: raise a
     `SolveError` on failure; with `False`, `result` holds the code.
 
-    **Returns:** `Branch`, with states of shape `(points, n)`. The call may stand under `jit`, and under `vmap` over orbits and
-    their parameters. Special points are located when `Branch.special_points` is first read.
+    **Returns:** `Branch`, or of an equilibrium `EquilibriumBranch`, with states of shape `(points, n)`. The call may stand under
+    `jit`, and under `vmap` over orbits and their parameters. Special points are located when `special_points` is first read.
 
     `Branch.result` is `successful` where `stop`, or with bounds either of them in each direction, was reached, or within bounds
     the branch closed; `stop_not_reached` where the branch leads to the other side of its start or is closed; and
@@ -64,7 +79,7 @@ def continuation(
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
     if where is None:
-        if not isinstance(orbit.params, Level):
+        if not isinstance(orbit.params, Level) or isinstance(orbit, Equilibrium):
             raise ValueError(
                 "continuation: where= selects the parameter, such as lambda params: params.slope. Without it the family of a "
                 "conserved quantity is followed, from an orbit of periodic_orbit(..., conserved=quantity)."
@@ -75,17 +90,30 @@ def continuation(
     values = values.astype(orbit.x.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else values
     # Room on the other side of the start: a branch that turns at a fold may return past its start.
     interval = interval_to(stop, values[0], "continuation", behind=3.0)
+    if isinstance(orbit, Equilibrium):
+        fastest = jnp.max(jnp.abs(orbit.jacobian))
+        time = 1 / jnp.where(fastest > 0, fastest, 1)
+        # Residuals are relative to the unknowns: the scaled parameter is not zero within the interval, as the state may be.
+        equation = Balance(orbit, (free,), size_of(orbit.x), time, values - 4 * interval.span, interval.span[None])
+        accept = jnp.asarray(rounding(orbit.x), orbit.x.dtype)
+        start = _directions(equation.join(orbit.x, values[0]), interval)
+        curves = curves_from(equation, *start, interval, method, accept)
+        branch = EquilibriumBranch(equation, curves, accept, method)
+        return raise_branch("continuation", branch) if throw else branch
     integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
     problem = Problem(orbit.system, orbit.sequence, orbit.strides)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
     size = jnp.where(size > 0, size, 1)
     unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])
-    v0 = unfolding.join(orbit.before, values)
+    found = branch_from(unfolding, *_directions(unfolding.join(orbit.before, values), interval), interval, method)
+    return raise_branch("continuation", found) if throw else found
+
+
+def _directions(v0: Array, interval: Interval) -> tuple[Array, Array, Array]:
+    """The start, the border that fixes its parameter, and the first tangent, in each direction of an interval."""
     natural = jnp.zeros_like(v0).at[-1].set(1)
     along = interval.ways[:, None] * natural
-    starts = jnp.broadcast_to(v0, along.shape)
-    found = branch_from(unfolding, starts, jnp.broadcast_to(natural, along.shape), along, interval, method)
-    return raise_branch("continuation", found) if throw else found
+    return jnp.broadcast_to(v0, along.shape), jnp.broadcast_to(natural, along.shape), along
 
 
 def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:
@@ -101,10 +129,15 @@ def branch_from(
     """The branch followed in the directions `ways`, each from the point near its `v0` at which `border @ (v - v0)` is zero; all
     of shape `(directions, unknowns)`."""
     accept = jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
+    return Branch(unfolding, curves_from(unfolding, v0, border, ways, interval, method, accept), accept, method)
+
+
+def curves_from(unfolding: Equation, v0, border, ways, interval: Interval, method: PseudoArclength, accept) -> Curve:
+    """The curves of `branch_from`, whose points have residuals of at most `accept`."""
     bounds = interval.scaled(unfolding.origin[0], unfolding.scale[0])
     fixed = unfolding, v0, border, ways, bounds, method, accept
     if is_traced((unfolding, v0, bounds)):
-        return Branch(unfolding, _follow(*fixed, None, jnp.inf)[0], accept, method)
+        return _follow(*fixed, None, jnp.inf)[0]
     name = leaf_names(unfolding.params)[unfolding.free[0]]
     with working(f"following a branch over {name}") as say:
         state, attempts = _start(unfolding, v0, ways, bounds, method), 0
@@ -114,11 +147,11 @@ def branch_from(
             points, way = np.asarray(state[0].count), np.argmin(state[0].ended)
             value = unfolding.origin[0] + unfolding.scale[0] * state[0].v[way, points[way] - 1, -1]
             say(f"point {np.sum(points) - len(points) + 1}, {name} = {float(value):.6g}")
-    return Branch(unfolding, state[0], accept, method)
+    return state[0]
 
 
 @long_run
-def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, state, attempts) -> CurveStates:
+def _follow(unfolding: Equation, v0, border, ways, bounds, method, accept, state, attempts) -> CurveStates:
     """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
     evaluate = lambda v: _evaluate(unfolding, v)
     judge = lambda v, jacobian, chain: unfolding.judged(v, jacobian, chain, accept)
@@ -130,13 +163,13 @@ def _follow(unfolding: Unfolding, v0, border, ways, bounds, method, accept, stat
 
 
 @long_run
-def _start(unfolding: Unfolding, v0, ways, bounds, method) -> CurveStates:
+def _start(unfolding: Equation, v0, ways, bounds, method) -> CurveStates:
     """The curves in all directions before their first point."""
     evaluate = lambda v: _evaluate(unfolding, v)
     return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)
 
 
 @long_run
-def _evaluate(unfolding: Unfolding, v: Array):
+def _evaluate(unfolding: Equation, v: Array):
     """The evaluation at `v`; under `jit`, so that `_start` and `_follow` trace it once."""
     return unfolding.evaluate(v)

@@ -9,14 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._flow.integrator import for_modes, Integrator, IntegratorLike
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton
 from .._orbit.problem import Problem
+from .._orbit.section_search import on_section
 from .._results.shown import is_traced
+from .._system.system import HybridSystem
+from ..phase.equilibrium import section_through, size_of
 from .branch import Branch, raise_branch
 from .continuation import branch_from, unfolding_of
 from .curve import interval_to, PseudoArclength, Stop
+from .equilibrium_branch import EquilibriumPoint
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
@@ -29,28 +34,32 @@ LARGEST, TRIALS, LIMITS = 1e-2, 7, (0.05, 0.1)
 
 
 def switch_branch(
-    point: SpecialPoint,
+    point: SpecialPoint | EquilibriumPoint,
     *,
     stop: Stop,
     amplitude: float | None = None,
     daughter: int = 0,
     method: PseudoArclength = PseudoArclength(),
+    integrator: IntegratorLike = Integrator(),
     throw: bool = True,
 ) -> Branch:
-    r"""Follow the other branch through a period doubling or a branch point.
+    r"""Follow the other branch through a period doubling or a branch point, or the periodic orbits from a Hopf point.
 
     At a period doubling: orbits of twice as many strides, first $y \pm a w$ with the eigenvector $w$ of the multiplier -1. At a
     branch point: the branch that crosses, which has a half on either side of the point; with one `stop` the half that leads there
     (of two that do, as at a pitchfork, the first), with bounds both, in one branch. The amplitude $a$ of the first point is
     chosen and its parameter is solved for, so the branch may go to either side.
 
-    **Arguments:** `point`: a `SpecialPoint`, from `Branch.special_points`. `stop`: the value of the parameter, in its own unit,
-    at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size. By default it is at most 1e-2, and so
-    small that the first point lies within `stop` and, at a doubling, that its parameter is not further than 1/20 of the way to
-    `stop` and its multipliers are still near those at the doubling. An amplitude that is given is reduced only where no orbit is
-    found at a doubling. `daughter`: where several multipliers are 1 at once, as symmetry makes them, and several branches cross,
-    which of `point.daughters`. `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result`
-    holds the code.
+    At a Hopf point of a branch of equilibria: the orbits that are born there, of the sequence of one arc from a plane through the
+    equilibrium to itself, first near $x + 2a\,\mathrm{Re}\,q + a^2(h_{11} + \mathrm{Re}\,h_{20})$, see {ref}`theory-equilibria`.
+
+    **Arguments:** `point`: a `SpecialPoint`, from `Branch.special_points`, or an `EquilibriumPoint` of kind `hopf`. `stop`: the
+    value of the parameter, in its own unit, at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size.
+    By default it is at most 1e-2, and so small that the first point lies within `stop` and, at a doubling, that its parameter is
+    not further than 1/20 of the way to `stop` and its multipliers are still near those at the doubling. An amplitude that is
+    given is reduced only where no orbit is found at a doubling. `daughter`: where several multipliers are 1 at once, as symmetry
+    makes them, and several branches cross, which of `point.daughters`. `method`: as for `continuation`. `integrator`: of the
+    orbits from a Hopf point. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`: `stop_not_reached` where the
     branch leads to the other side only. Without points if the first point was not found within `stop`. `ValueError` for a fold, a
@@ -71,11 +80,15 @@ def switch_branch(
 
     Source: Kuznetsov (2004), Sec. 10.3.
     """
-    if point.kind not in ("period-doubling", "branch-point"):
+    of_equilibria = isinstance(point, EquilibriumPoint)
+    if point.kind not in (("hopf",) if of_equilibria else ("period-doubling", "branch-point")):
         raise ValueError(
             f"switch_branch: no other branch of periodic orbits starts at a {point.kind} point; period-doubling and "
-            "branch-point have one."
+            "branch-point have one, and hopf of equilibria."
         )
+    if isinstance(point, EquilibriumPoint):
+        found = _born(point, stop, LARGEST if amplitude is None else amplitude, method, integrator)
+        return raise_branch("switch_branch", found) if throw else found
     old = point.unfolding
     doubling = point.kind == "period-doubling"
     problem = Problem(old.problem.system, old.problem.sequence, old.problem.strides * (2 if doubling else 1))
@@ -113,6 +126,36 @@ def switch_branch(
             break
     found = _chosen_halves(branch, both=isinstance(stop, tuple | list))
     return raise_branch("switch_branch", found) if throw else found
+
+
+def _born(point: EquilibriumPoint, stop: Stop, amplitude: float, method, integrator: IntegratorLike) -> Branch:
+    """The periodic orbits from a Hopf point."""
+    at, form, equation = point.equilibrium, point.form, point.balance
+    assert form is not None
+    mode, k = at.mode, form.moved.size
+    system, copies = on_section(at.system, section_through(at.system, mode, at.x, form.left))
+    (home,) = list(copies.values())[-1:]
+    integrator = for_modes(at.system, integrator).renamed(
+        (*at.system.names, *copies.values()), _sources(at.system, copies, mode)
+    )
+    interval = interval_to(stop, point.value, "switch_branch", behind=1.0)
+    size = size_of(at.x)
+    unfolding = unfolding_of(
+        Problem(system, (home,), 1), at.params, equation.free, integrator, size, point.value[None], interval.span[None]
+    )
+    # Half the longest distance along the real part of the eigenvector.
+    a = amplitude * size / (2 * jnp.max(jnp.abs(form.right.real)))
+    moved = -form.c.real / form.growth.real * a**2
+    first = 2 * a * form.right.real + a**2 * (form.h11 + form.h20.real) + moved * form.moved
+    v0 = unfolding.join(at.x.at[:k].add(first)[None], (point.value + moved)[None])
+    along = jnp.zeros_like(v0).at[:k].set(form.right.real / jnp.linalg.norm(form.right.real))
+    return branch_from(unfolding, v0[None], along[None], along[None], interval, method)
+
+
+def _sources(system: HybridSystem, copies: dict[int, str], mode: str) -> tuple[str, ...]:
+    """The modes of a system, and those of which there are copies on a section of a mode."""
+    targets = [*(way.target for way in system.transitions), mode]
+    return (*system.names, *(targets[k] for k in copies))
 
 
 def _chosen_daughter(point: SpecialPoint, daughter: int) -> Array:

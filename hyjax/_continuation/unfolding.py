@@ -30,8 +30,10 @@ from .._numerics.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain
 from .._orbit.problem import Problem
 from .._orbit.verdict import judged
+from .._system.results import choose, code_of, RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import with_leaves
+from ..phase.equilibrium import balance, Equilibrium, equilibrium_at, flowing
 
 
 class Unfolding(eqx.Module):
@@ -118,6 +120,65 @@ class Unfolding(eqx.Module):
         n, k = self.dimension, jacobian.shape[0]
         closing = jnp.zeros((k, k), jacobian.dtype).at[-n:, :n].set(jnp.eye(n, dtype=jacobian.dtype))
         return jacobian[:, :k] + (1 - shift) * closing
+
+
+class Reached(eqx.Module):
+    """What is known of a state near an equilibrium: its largest scaled residual, and whether it counts as one."""
+
+    residual: Scalar
+    result: RESULTS
+
+
+class Balance(eqx.Module):
+    r"""The equation `F = 0` of an equilibrium with a free parameter, scaled: $v = (y / s, (\lambda - \lambda_0) / \sigma)$ for
+    its flowing coordinates $y$, in units of time in which the largest entry of the Jacobian is 1 at the start."""
+
+    start: Equilibrium
+    free: tuple[int, ...] = eqx.field(static=True)
+    state_scale: Scalar
+    time_scale: Scalar
+    origin: Float[Array, " free"]
+    scale: Float[Array, " free"]
+
+    @property
+    def params(self) -> Params:
+        """The parameters at the start."""
+        return self.start.params
+
+    def split(self, v: Array) -> tuple[Array, Params, Scalar]:
+        """State, parameters and the value of the free one, from `v`."""
+        value = self.origin[0] + v[-1] * self.scale[0]
+        x = self.start.x.at[: v.size - 1].set(v[:-1] * self.state_scale)
+        return x, with_leaves(self.params, self.free, value[None]), value
+
+    def join(self, x: Array, value: Scalar) -> Array:
+        """The unknowns `v` of a state and a value of the free parameter."""
+        y = x[: flowing(self.start.system, self.start.mode)]
+        return jnp.append(y / self.state_scale, (value - self.origin[0]) / self.scale[0])
+
+    def residual(self, v: Array) -> tuple[Array, Reached]:
+        """The scaled `F`, shape `(k,)`."""
+        x, params, _ = self.split(v)
+        rate = balance(self.start.system, self.start.mode, x, params) * (self.time_scale / self.state_scale)
+        return rate, Reached(jnp.max(jnp.abs(rate)), code_of(0))
+
+    def evaluate(self, v: Array) -> tuple[Array, Array, Reached]:
+        """`(F, dF/dv, reached)`."""
+        return with_columns(self.residual, v)
+
+    def judged(self, v: Array, jacobian: Array, reached: Reached, accept: Array | float) -> Reached:
+        """The verdict on a root of `F`."""
+        good = reached.residual <= accept * jnp.maximum(1, jnp.max(jnp.abs(v)))
+        return dataclasses.replace(reached, result=choose(good, RESULTS.successful, RESULTS.no_equilibrium))
+
+    def at(self, v: Array) -> Equilibrium:
+        """The equilibrium at a point of its branch."""
+        x, params, _ = self.split(v)
+        return equilibrium_at(self.start.system, self.start.mode, x, params)
+
+
+# What a branch solves.
+Equation = Unfolding | Balance
 
 
 def bordered(

@@ -191,6 +191,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The zero dynamics have no gait: on the surface of the virtual constraints the phase would stop on its way from impact "
         "to impact, or the impact reverses it. Choose other constraints, or parameters at which the bodies walk."
     )
+    no_equilibrium = (
+        "Newton's method found no zero of the mode's vector field from this guess. Give a guess nearer to an equilibrium, "
+        "such as the end of a long run."
+    )
 
 
 class SolveError(RuntimeError):

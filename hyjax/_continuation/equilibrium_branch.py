@@ -1,0 +1,463 @@
+r"""Branches of equilibria over a parameter: folds, Hopf points, branch points and boundary equilibria.
+
+| kind | test function | condition solved together with $F = 0$ |
+|---|---|---|
+| fold | the tangent's component along the parameter | $g = 0$ of $A = D_yF$ |
+| hopf | $\prod_{i<j} (\mu_i + \mu_j)$ | $g = 0$, complex, of $A - i\omega I$ |
+| branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of $dF$, two entries; $F + \nu b = 0$ in place of $F = 0$ |
+| boundary | a limit of the mode: its domain, or a guard | the limit is zero |
+
+$g$ is the corner of the bordered system, see `unfolding.py`. At a Hopf point $z' = i\omega z + c\,z|z|^2$ to third order, with
+
+$$c = \tfrac12\,p\,\big(C(q, q, \bar q) + B(\bar q, h_{20}) + 2B(q, h_{11})\big), \quad h_{20} = (2i\omega - A)^{-1}B(q, q),
+\quad h_{11} = -A^{-1}B(q, \bar q),$$
+
+$Aq = i\omega q$, $pA = i\omega p$, $|q| = 1$, $pq = 1$, and the first Lyapunov coefficient is $\operatorname{Re} c / \omega$. The
+pair moves with $\alpha' = \operatorname{Re} p\,(A_\lambda + B(\cdot, y_\lambda))\,q$, and to first order the orbits have
+$|z|^2 = -\alpha'(\lambda - \lambda_0) / \operatorname{Re} c$.
+
+At a boundary equilibrium the branch goes on, virtual on one side. If the mode to which the guard leads has an equilibrium there
+too, each of both is valid on the side on which its own limit is positive: on opposite sides one turns into the other
+(*persistence*), on the same side both meet and vanish (*nonsmooth fold*).
+
+Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, Secs. 5.4, 10.2; di Bernardo, Budd, Champneys, Kowalczyk
+(2008), *Piecewise-smooth Dynamical Systems*, ch. 5.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float
+
+from .._flow.jump import reset
+from .._numerics.eager import short_run
+from .._numerics.elimination import det, solve
+from .._numerics.linearize import with_columns
+from .._numerics.newton import newton
+from .._orbit.multipliers import eigenvalues
+from .._results.shown import lanes, Shown
+from .._results.table import Table
+from .._system.results import described_code, RESULTS
+from .._system.system import HybridSystem
+from .._system.types import Params, Scalar
+from .._system.where import leaf_names, with_leaves
+from ..phase.equilibrium import (
+    balance,
+    critical_vectors,
+    Equilibrium,
+    equilibrium_at,
+    flowing,
+    limits_of,
+    ON_SURFACE,
+    size_of,
+)
+from .branch import columns_of, computed_once, result_of
+from .curve import Curve, PseudoArclength
+from .unfolding import Balance, bordered, borders
+
+KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")
+
+
+class HopfForm(NamedTuple):
+    """The normal form at a Hopf point: the eigenvectors, `c`, the quadratic terms `h20`, `h11` of the centre manifold, the rate
+    `growth` of the critical eigenvalue along the branch, and the rate `moved` of the equilibrium."""
+
+    right: Complex[Array, " k"]
+    left: Complex[Array, " k"]
+    c: Complex[Array, ""]
+    h20: Complex[Array, " k"]
+    h11: Float[Array, " k"]
+    growth: Complex[Array, ""]
+    moved: Float[Array, " k"]
+
+
+class EquilibriumPoint(Shown):
+    r"""A special point on a branch of equilibria, from `EquilibriumBranch.special_points`.
+
+    **Attributes:** `kind`: `fold`, `hopf`, `branch-point` or `boundary`. `value`: the parameter, in its own unit. `equilibrium`:
+    the `Equilibrium` there. `meaning`: in words, what is born there and on which side. `frequency`: $\omega$ of a Hopf point, in
+    units of 1/time; NaN elsewhere. `coefficient`: at a Hopf point the first Lyapunov coefficient $\operatorname{Re} c/\omega$ for
+    $|q| = 1$ (negative: supercritical), at a fold $b$ in $\xi' = b\xi^2$ for $|q| = 1$; NaN elsewhere. `beyond`: at a
+    `boundary` the equilibrium of the mode to which the guard leads, if there is one. `residual`: the largest residual of all
+    equations solved, scaled. `form`: the whole `HopfForm`. `v`: scaled unknowns of the equation `balance`.
+
+    **Example:**
+
+    >>> field = lambda t, x, p: jnp.stack([p * x[0] - x[1] - x[0] ** 3, x[0] + p * x[1] - x[1] ** 3])
+    >>> system = hj.HybridSystem({"flow": hj.Mode(field, ("x", "y"))}, ())
+    >>> rest = hj.phase.equilibrium(system, "flow", jnp.zeros(2), jnp.array(-0.5))
+    >>> (point,) = hj.continuation(rest, where=lambda p: p, stop=0.5).special_points
+    >>> print(point.kind, f"{abs(point.value):.6f} {point.frequency:.6f} {point.coefficient:.6f}")
+    hopf 0.000000 1.000000 -1.500000
+    >>> print(point.meaning)
+    supercritical: a stable periodic orbit for larger values
+
+    Source: Kuznetsov (2004), Secs. 5.4, 10.2; di Bernardo, Budd, Champneys, Kowalczyk (2008), Secs. 5.2-5.3.
+    """
+
+    value: Scalar
+    equilibrium: Equilibrium
+    frequency: Scalar
+    coefficient: Scalar
+    residual: Scalar
+    v: Float[Array, " unknowns"]
+    balance: Balance
+    form: HopfForm | None
+    beyond: Equilibrium | None
+    kind: str = eqx.field(static=True)
+    meaning: str = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.equilibrium.x))
+        return f"{self.kind} at {float(self.value):.13g}: x = ({x}); {self.meaning}"
+
+
+class EquilibriumBranch(Shown):
+    r"""A branch of equilibria of a mode over a parameter $\lambda$, from `continuation`.
+
+    **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
+    states, `(points, n)`; `eigenvalues`, largest real part first, `(points, k)`; `stable`; `kinds`, as `Equilibrium.kind`: a
+    branch goes on where its equilibria are virtual; `residuals`, scaled. `equilibria`: the same points as a batch of
+    `Equilibrium`. `parameter`: its name. `special_points`, `unresolved`, `result`. `balance`, `curves`, `accept`, `method`: the
+    scaled equation, its curves in all directions, the largest residual, and the method of `continuation`.
+
+    Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read
+    them. `branch[i]` is one branch of a batch.
+
+    **Example:**
+
+    >>> field = lambda t, x, p: p - x**2
+    >>> system = hj.HybridSystem({"flow": hj.Mode(field, ("x",))}, ())
+    >>> rest = hj.phase.equilibrium(system, "flow", jnp.array([1.2]), jnp.array(1.0))
+    >>> branch = hj.continuation(rest, where=lambda p: p, stop=(-1.0, 2.0))
+    >>> for point in branch.special_points:
+    ...     print(point.kind, f"{abs(point.value):.6f}", point.meaning)
+    ...
+    fold 0.000000 two equilibria for larger values, none for smaller ones
+
+    Source: Kuznetsov (2004), ch. 10.
+    """
+
+    balance: Balance
+    curves: Curve  # one in each direction
+    accept: Scalar
+    method: PseudoArclength = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        """The number of points."""
+        return len(self._points["v"])
+
+    def __getitem__(self, i) -> "EquilibriumBranch":
+        """One branch of a batch."""
+        return lanes(self, self.accept, i, "one branch, not a batch of branches")
+
+    @property
+    def parameter(self) -> str:
+        """The name of the parameter."""
+        return leaf_names(self.balance.params)[self.balance.free[0]]
+
+    @property
+    def values(self) -> np.ndarray:
+        """Values of the parameter, shape `(points,)`."""
+        return np.asarray(self.balance.origin[0] + self._points["v"][:, -1] * self.balance.scale[0])
+
+    @property
+    def equilibria(self) -> Equilibrium:
+        """All points as a batch of equilibria."""
+        return computed_once(_equilibria_of, self)
+
+    @property
+    def x(self) -> np.ndarray:
+        """States, shape `(points, n)`."""
+        return np.asarray(self.equilibria.x)
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues, largest real part first, shape `(points, k)`."""
+        return np.asarray(self.equilibria.eigenvalues)
+
+    @property
+    def stable(self) -> np.ndarray:
+        """Whether all eigenvalues have negative real parts; shape `(points,)`."""
+        return np.asarray(self.equilibria.stable)
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """`regular`, `virtual`, `pseudo` or `boundary`; shape `(points,)`."""
+        return np.asarray(self.equilibria.kind)
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Largest residuals of the scaled equation, shape `(points,)`."""
+        return self._points["residuals"]
+
+    @property
+    def result(self) -> RESULTS:
+        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
+        return result_of(self.curves)
+
+    @property
+    def special_points(self) -> tuple[EquilibriumPoint, ...]:
+        """Folds, Hopf points, branch points and boundary equilibria, each once, in the order along the curve."""
+        return computed_once(_search, self)[0]
+
+    @property
+    def unresolved(self) -> tuple[tuple[float, float], ...]:
+        """Intervals of the parameter in which a test function changes sign and no special point explains it."""
+        return computed_once(_search, self)[1]
+
+    @property
+    def _points(self) -> dict[str, np.ndarray]:
+        return computed_once(_points_of, self)
+
+    def _tables(self):
+        if self.accept.ndim:
+            return (Table(f"{self.accept.size} branches of equilibria", []),)
+        values, start = self.values, self.balance.start
+        kinds = ", ".join(f"{np.sum(self.kinds == kind)} {kind}" for kind in dict.fromkeys(self.kinds.tolist()))
+        rows = [
+            (
+                self.parameter,
+                f"{values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}",
+            ),
+            ("kinds", kinds),
+            ("stable", f"{int(self.stable.sum())} of {len(self)} points"),
+            ("result", described_code(self.result)),
+        ]
+        points = [(point.kind, f"{float(point.value):.13g}", point.meaning) for point in self.special_points]
+        whole = Table(f"Branch of equilibria: {len(self)} points, mode {start.mode}", rows)
+        return (whole, Table("", points, ("special point", self.parameter, "meaning"))) if points else (whole,)
+
+
+@short_run
+def _equilibria(equation: Balance, v: Array) -> Equilibrium:
+    return jax.vmap(equation.at)(v)
+
+
+def _equilibria_of(branch: EquilibriumBranch) -> Equilibrium:
+    return _equilibria(branch.balance, jnp.asarray(branch._points["v"]))
+
+
+def _points_of(branch: EquilibriumBranch) -> dict[str, np.ndarray]:
+    return columns_of(branch.curves, lambda host: {})
+
+
+# Special points
+
+
+def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tuple[tuple[float, float], ...]]:
+    points, equation = branch._points, branch.balance
+    tests = jax.tree.map(
+        np.asarray, _tests(equation, *(jnp.asarray(points[name]) for name in ("v", "jacobian", "tangent")))
+    )
+    found, unresolved = [], []
+    for k in range(len(branch) - 1):
+        here = []
+        for kind, values in tests.items():
+            for i in np.flatnonzero((values[k] >= 0) != (values[k + 1] >= 0)):
+                share = values[k, i] / (values[k, i] - values[k + 1, i])
+                mix = lambda name, share=share, k=k: jnp.asarray(
+                    (1 - share) * points[name][k] + share * points[name][k + 1]
+                )
+                start, step = (mix("v"), mix("jacobian")), points["v"][k + 1] - points["v"][k]
+                if kind == "hopf" and not np.any(np.iscomplex(eigenvalues(start[1][:, :-1]))):
+                    continue  # a neutral saddle
+                v, omega, residual, converged = _located(equation, kind, int(i), *start, 1e3 * branch.accept)
+                along = float((np.asarray(v) - points["v"][k]) @ step / (step @ step))
+                if not converged or not -1e-6 <= along <= 1 + 1e-6:
+                    unresolved.append((float(branch.values[k]), float(branch.values[k + 1])))
+                elif point := _point(equation, kind, int(i), v, omega, residual):
+                    here.append((along, point))
+        found += [point for _, point in sorted(here, key=lambda each: each[0])]
+    return tuple(_each_once(found)), tuple(dict.fromkeys(unresolved))
+
+
+def _each_once(points: list[EquilibriumPoint]) -> list[EquilibriumPoint]:
+    """The points without those that are another: the same limit of the domain and of a guard, or, where two branches cross, the
+    extremum of the parameter along one of them."""
+    kept: list[EquilibriumPoint] = []
+    for point in sorted(points, key=lambda point: point.kind == "fold"):
+        same = [each for each in kept if np.max(np.abs(np.asarray(each.v - point.v))) < 1e-7]
+        if not any(each.kind == point.kind or {each.kind, point.kind} == {"fold", "branch-point"} for each in same):
+            kept.append(point)
+    return [point for point in points if any(point is each for each in kept)]
+
+
+@short_run
+def _tests(equation: Balance, v: Array, jacobian: Array, tangent: Array) -> dict[str, Array]:
+    """The test functions at the points, by kind, shape `(points, functions)`."""
+
+    def one(v, jacobian, tangent):
+        found = equation.at(v)
+        values = found.eigenvalues * equation.time_scale.astype(found.eigenvalues.dtype)
+        sums = values[:, None] + values[None, :]
+        product = jnp.prod(sums[np.triu_indices(len(sums), 1)]).real[None] if len(sums) > 1 else jnp.ones(1, v.dtype)
+        crossing = det(jnp.concatenate([jacobian, tangent[None]]))[None]
+        limits = _limits(equation, v)
+        return dict(zip(KINDS, (tangent[-1:], product, crossing, limits), strict=True))
+
+    return jax.vmap(one)(v, jacobian, tangent)
+
+
+def _limits(equation: Balance, v: Array) -> Array:
+    """The limits of the mode, those that are not armed too."""
+    x, params, _ = equation.split(v)
+    return limits_of(equation.start.system, equation.start.mode, x, params, armed=False)
+
+
+@short_run
+def _located(equation: Balance, kind: str, limit: int, v: Array, jacobian: Array, accept: Array):
+    """The unknowns at a special point near `v`; its scaled frequency; the residual; whether Newton's method found it."""
+    k, start, aside = v.size - 1, v, jnp.zeros((), v.dtype)
+    at_start = jacobian[:, :k]
+    if kind == "hopf":
+        values = eigenvalues(at_start)
+        aside = values[jnp.argmin(jnp.where(values.imag > 0, jnp.abs(values.real), jnp.inf))].imag
+        at_start, start = _shifted(at_start, aside), jnp.append(v, aside)
+    b, c = borders(jacobian if kind == "branch-point" else at_start, 1)
+    start = jnp.append(v, 0) if kind == "branch-point" else start
+
+    def system(unknowns):
+        v, rest = unknowns[: k + 1], unknowns[k + 1 :]
+        residual, dF, _ = equation.evaluate(v)
+        if kind == "boundary":
+            return jnp.append(residual, _limits(equation, v)[limit]), None
+        if kind == "branch-point":
+            return jnp.concatenate([residual + rest * b[:, 0], bordered(dF, b, c)[0]]), None
+        matrix = dF[:, :k] if kind == "fold" else _shifted(dF[:, :k], rest[0])
+        g = bordered(matrix, b, c)[0, 0]
+        return jnp.concatenate([residual, jnp.stack([g.real] if kind == "fold" else [g.real, g.imag])]), None
+
+    root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
+    return root.y[: k + 1], root.y[-1] if kind == "hopf" else aside, root.residual, root.converged
+
+
+def _point(
+    equation: Balance, kind: str, limit: int, v: Array, omega: Array, residual: Array
+) -> EquilibriumPoint | None:
+    """The special point at `v`; `None` for a guard that is not armed there."""
+    _, params, value = equation.split(v)
+    found, nan = equation.at(v), jnp.full((), jnp.nan, v.dtype)
+    frequency, coefficient, form, beyond = nan, nan, None, None
+    if kind == "hopf":
+        frequency = omega / equation.time_scale
+        form = hopf_form(equation, v, frequency)
+        coefficient = form.c.real / frequency
+        apart = np.abs(np.abs(np.asarray(found.eigenvalues.imag)) - float(frequency)) + np.abs(found.eigenvalues.real)
+        decays = bool(np.all(found.eigenvalues.real[np.argsort(apart)[2:]] < 0))
+        meaning = _of_hopf(float(coefficient), float(form.growth.real), decays)
+    elif kind == "fold":
+        coefficient, push = map(float, fold_form(equation, v))
+        meaning = "two equilibria for {} values, none for {} ones".format(*_sides(-push / coefficient))
+        coefficient = jnp.asarray(coefficient, v.dtype)
+    elif kind == "branch-point":
+        meaning = "another branch of equilibria crosses"
+    else:
+        if not np.isfinite(found.limits[limit]):
+            return None
+        beyond, meaning = _beyond(found, params, equation.free, limit)
+    return EquilibriumPoint(
+        value, found, frequency, coefficient, residual, v, equation, form, beyond, kind=kind, meaning=meaning
+    )
+
+
+def _shifted(matrix: Array, omega: Scalar) -> Array:
+    r"""$A - i\omega I$."""
+    return jax.lax.complex(matrix, -omega * jnp.eye(len(matrix), dtype=matrix.dtype))
+
+
+def _sides(sign: float) -> tuple[str, str]:
+    return ("larger", "smaller") if sign > 0 else ("smaller", "larger")
+
+
+def _of_hopf(coefficient: float, growth: float, others_decay: bool) -> str:
+    side, _ = _sides(-growth / coefficient)
+    name = "supercritical" if coefficient < 0 else "subcritical"
+    stable = "a stable" if coefficient < 0 and others_decay else "an unstable"
+    return f"{name}: {stable} periodic orbit for {side} values"
+
+
+def _rate(equation: Balance, v: Array):
+    """The equation in the units of the system, `(y, value) -> rate`; and the point."""
+    start = equation.start
+    x, _, value = equation.split(v)
+
+    def rate(y, value):
+        params = with_leaves(equation.params, equation.free, value[None])
+        return balance(start.system, start.mode, x.at[: y.size].set(y), params)
+
+    return rate, x[: v.size - 1], value
+
+
+@short_run
+def hopf_form(equation: Balance, v: Array, omega: Scalar) -> HopfForm:
+    """The normal form at a Hopf point, in units of the system."""
+    rate, y, value = _rate(equation, v)
+    A, by_value = jax.jacfwd(rate, argnums=(0, 1))(y, value)
+    second, mixed = jax.jacfwd(jax.jacfwd(rate), argnums=(0, 1))(y, value)
+    third = jax.jacfwd(jax.jacfwd(jax.jacfwd(rate)))(y, value)
+    q, p = critical_vectors(A, jax.lax.complex(jnp.zeros_like(omega), omega))
+    qb = jnp.conj(q)
+    B = lambda a, b: jnp.einsum("ijk,j,k->i", second.astype(q.dtype), a.astype(q.dtype), b.astype(q.dtype))
+    h20, h11 = solve(-_shifted(A, 2 * omega), B(q, q)), -solve(A, B(q, qb).real)
+    c = p @ (jnp.einsum("ijkl,j,k,l->i", third.astype(q.dtype), q, q, qb) + B(qb, h20) + 2 * B(q, h11)) / 2
+    moved = -solve(A, by_value)
+    return HopfForm(q, p, c, h20, h11, p @ (mixed.astype(q.dtype) @ q + B(q, moved)), moved)
+
+
+@short_run
+def fold_form(equation: Balance, v: Array) -> tuple[Scalar, Scalar]:
+    """`b` and $p f_\\lambda$ at a fold, in units of the system."""
+    rate, y, value = _rate(equation, v)
+    A, by_value = jax.jacfwd(rate, argnums=(0, 1))(y, value)
+    q, p = (each.real for each in critical_vectors(A, jax.lax.complex(*jnp.zeros((2,), A.dtype))))
+    second = jax.jvp(lambda y: jax.jvp(lambda y: rate(y, value), (y,), (q,))[1], (y,), (q,))[1]
+    return p @ second / 2, p @ by_value
+
+
+# Boundary equilibria
+
+
+def _beyond(found: Equilibrium, params: Params, free: tuple[int, ...], limit: int) -> tuple[Equilibrium | None, str]:
+    """The equilibrium of the mode to which a guard that is zero leads, and what happens to both."""
+    system, size = found.system, ON_SURFACE * size_of(found.x)
+    _, own = _limits_and_rates(system, found.mode, found.x, params, free)
+    for way in map(system.way, system.ways_out(found.mode)):
+        zero = jnp.zeros((), found.x.dtype)
+        armed = way.armed is None or bool(way.armed(zero, found.x, params))
+        if way.target == found.mode or not armed or not jnp.abs(way.guard(zero, found.x, params)) <= size:
+            continue
+        other = equilibrium_at(system, way.target, reset(way, zero, found.x, params), params)
+        if other.result != RESULTS.successful:
+            continue
+        limits, rates = map(np.asarray, _limits_and_rates(system, way.target, other.x, params, free))
+        at_limit = np.abs(limits) <= size
+        if not np.any(at_limit):
+            return other, f"mode {way.target!r} has an equilibrium there that is valid on both sides"
+        this, that = float(own[limit]), float(rates[at_limit][0])
+        if this * that < 0:
+            before, after = (found.mode, way.target) if this < 0 else (way.target, found.mode)
+            return (
+                other,
+                f"persistence: an equilibrium of mode {before!r} for smaller values, of {after!r} for larger ones",
+            )
+        return other, "nonsmooth fold: equilibria of modes {!r} and {!r} for {} values, none for {} ones".format(
+            found.mode, way.target, *_sides(this)
+        )
+    return None, f"no equilibrium of another mode for {_sides(float(own[limit]))[1]} values"
+
+
+@short_run
+def _limits_and_rates(system: HybridSystem, mode: str, x: Array, params: Params, free: tuple[int, ...]):
+    """The limits of a mode at an equilibrium, and how fast they change with the parameter along its branch."""
+    k = flowing(system, mode)
+    (value,) = (jnp.asarray(jax.tree.leaves(params)[i], x.dtype) for i in free)
+    at = lambda value: with_leaves(params, free, value[None])
+    A, by_value = jax.jacfwd(lambda y, value: balance(system, mode, x.at[:k].set(y), at(value)), argnums=(0, 1))(
+        x[:k], value
+    )
+    limits = lambda y, value: limits_of(system, mode, x.at[:k].set(y), at(value), armed=False)
+    return jax.jvp(limits, (x[:k], value), (-solve(A, by_value), jnp.ones_like(value)))

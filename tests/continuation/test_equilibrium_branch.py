@@ -1,0 +1,198 @@
+"""Branches of equilibria: folds, Hopf points and the orbits born there, boundary equilibria; against closed forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.linalg import expm
+from scipy.optimize import brentq
+from systems import same
+
+import hyjax as hj
+
+
+def alone(field, *names):
+    return hj.HybridSystem({"flow": hj.Mode(field, names)}, ())
+
+
+def branch_of(system, mode, guess, params, **options):
+    rest = hj.phase.equilibrium(system, mode, jnp.asarray(guess), params)
+    return hj.continuation(rest, where=lambda p: p, **options)
+
+
+@pytest.mark.medium
+def test_a_fold_with_its_coefficient_and_a_branch_point():
+    fold = branch_of(alone(lambda t, x, p: jnp.stack([p - 3 * x[0] ** 2, x[0] - 2 * x[1]]), "x", "y"), "flow", [1.2, 0.5],
+                     jnp.array(1.0), stop=(-1.0, 2.0))  # fmt: skip
+    (point,) = fold.special_points
+    assert point.kind == "fold" and abs(point.value) < 1e-13 and fold.unresolved == ()
+    # The eigenvector of 0 is (2, 1) / sqrt(5), its coordinate sqrt(5) / 2 x.
+    assert_allclose(abs(point.coefficient), 3 * 2 / np.sqrt(5), rtol=1e-7)
+    assert point.meaning == "two equilibria for larger values, none for smaller ones"
+    assert ((fold.x[:, 0] > 0) == fold.stable).all()
+    cross = branch_of(alone(lambda t, x, p: p * x - x**3 + 0.3 * x**2, "x"), "flow", [0.0], jnp.array(-1.0), stop=2.0)
+    (point,) = cross.special_points
+    assert point.kind == "branch-point" and abs(point.value) < 1e-13
+    with pytest.raises(ValueError, match="no other branch of periodic orbits starts at a branch-point point"):
+        hj.switch_branch(point, stop=1.0)
+
+
+def radial(x, p):
+    """r' = p r - r^3, angle' = 1.3 + 0.4 r^2."""
+    square = x[0] ** 2 + x[1] ** 2
+    return jnp.stack(
+        [(p - square) * x[0] - (1.3 + 0.4 * square) * x[1], (1.3 + 0.4 * square) * x[0] + (p - square) * x[1]]
+    )
+
+
+@pytest.mark.medium
+def test_the_orbits_from_a_hopf_point_of_a_sliding_flow():
+    """On a curved surface the sliding flow is the normal form in two coordinates: r^2 = p, period 2 pi / (1.3 + 0.4 p),
+    multiplier exp(-2 p T), and another 0 along each of the flow and the surface."""
+
+    def side(sense):
+        def field(t, x, p):
+            planar = radial(x, p)
+            return jnp.append(planar, 2 * x[0] * planar[0] - sense)
+
+        return field
+
+    system = hj.filippov({1: side(1.0), -1: side(-1.0)}, lambda t, x, p: x[2] - x[0] ** 2, ("x", "y", "z"))
+    branch = branch_of(system, "0", [0.0, 0.0, 0.0], jnp.array(-0.5), stop=0.5)
+    (point,) = branch.special_points
+    assert point.kind == "hopf" and set(branch.kinds) == {"pseudo"} and abs(point.value) < 1e-13
+    assert_allclose(point.frequency, 1.3, rtol=1e-13)
+    # With |q| = 1 the radius is sqrt(2) |z|: c = 2 (-1 + 0.4 i).
+    assert_allclose(point.form.c, -2 + 0.8j, rtol=1e-12)
+    assert_allclose(point.coefficient, -2 / 1.3, rtol=1e-12)
+    assert point.meaning == "supercritical: a stable periodic orbit for larger values"
+    born = hj.switch_branch(point, stop=0.3, method=hj.PseudoArclength(step=0.02, max_step=0.2))
+    assert_allclose(np.linalg.norm(born.x[0, :2]), 1e-2, rtol=1e-12)
+    assert_allclose(np.sum(born.x[:, :2] ** 2, axis=1), born.values, rtol=0, atol=1e-12)
+    assert_allclose(born.periods, 2 * np.pi / (1.3 + 0.4 * born.values), rtol=1e-12)
+    assert_allclose(born.multipliers[:, 0].real, np.exp(-2 * born.values * born.periods), atol=1e-10)
+    assert_allclose(born.x[:, 2], born.x[:, 0] ** 2, atol=1e-14)
+
+
+@pytest.mark.medium
+def test_van_der_pol_and_a_subcritical_relative():
+    """x'' - (p - s x^2) x' + x = 0 in the coordinates (x, x'): averaged, the amplitude is A' = p A / 2 - s A^3 / 8."""
+    field = lambda t, x, p: jnp.stack([x[1], (p[0] - p[1] * x[0] ** 2) * x[1] - x[0]])
+    for s, words in (
+        (1.0, "supercritical: a stable periodic orbit for larger"),
+        (-1.0, "subcritical: an unstable periodic orbit"),
+    ):
+        rest = hj.phase.equilibrium(alone(field, "x", "v"), "flow", jnp.zeros(2), (jnp.array(-0.3), jnp.array(s)))
+        branch = hj.continuation(rest, where=lambda p: p[0], stop=0.3)
+        (point,) = branch.special_points
+        # A = sqrt(2) |z|.
+        assert_allclose(point.form.c.real, -s / 4, rtol=1e-12)
+        assert_allclose(point.form.growth.real, 0.5, rtol=1e-12)
+        assert point.meaning.startswith(words)
+    assert point.meaning.endswith("for smaller values")
+    born = hj.switch_branch(point, stop=-0.05, method=hj.PseudoArclength(max_step=0.3))
+    size = np.sqrt(np.sum(born.x**2, axis=1))
+    assert_allclose(size[0] ** 2 / -born.values[0], 4, rtol=1e-3)
+    assert not born.stable.any() and abs(born.periods[0] - 2 * np.pi) < 1e-6
+
+
+def piecewise(N, M, C, E, sliding):
+    """x' = N x + M p where C x > 0; on the other side E C x more, or, of a Filippov system, E."""
+    rest = lambda x, p: N @ x + M * p
+    names = tuple(f"x{k}" for k in range(len(C)))
+    if sliding:
+        return hj.filippov(
+            {1: lambda t, x, p: rest(x, p), -1: lambda t, x, p: rest(x, p) + E}, lambda t, x, p: C @ x, names
+        )
+    modes = {
+        "+": hj.Mode(lambda t, x, p: rest(x, p), names),
+        "-": hj.Mode(lambda t, x, p: rest(x, p) + E * (C @ x), names),
+    }
+    ways = (hj.Transition("+", "-", lambda t, x, p: C @ x, same), hj.Transition("-", "+", lambda t, x, p: -C @ x, same))
+    return hj.HybridSystem(modes, ways)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("sliding", [False, True])
+def test_boundary_equilibria_persist_or_fold(sliding):
+    """di Bernardo et al. (2008), Theorems 5.1 and 5.2: nonsmooth fold where 1 + C N^-1 E < 0 in a continuous system, where
+    C N^-1 E > 0 with sliding, and persistence otherwise."""
+    rng, seen = np.random.default_rng(3), set()
+    for _ in range(4):
+        N, M, E = rng.standard_normal((3, 3)), rng.standard_normal(3), 2 * rng.standard_normal(3)
+        C = np.array([1.0, 0.0, 0.0])
+        E[0] = abs(E[0])  # the other field leads to the surface
+        number = C @ np.linalg.solve(N, E) if sliding else -1 - C @ np.linalg.solve(N, E)
+        out = -(C @ np.linalg.solve(N, M))
+        system = piecewise(*map(jnp.asarray, (N, M, C, E)), sliding)
+        branch = branch_of(system, "+", np.zeros(3), jnp.array(np.sign(out)), stop=-np.sign(out))
+        (point,) = branch.special_points
+        assert point.kind == "boundary" and abs(point.value) < 1e-13
+        word = "nonsmooth fold" if number > 0 else "persistence"
+        assert point.meaning.startswith(word), (number, point.meaning)
+        assert branch.kinds[0] == "regular" and branch.kinds[-1] == "virtual"
+        # The equilibrium of the other mode, at its own side of the point, by a linear equation.
+        valid = np.sign(out) * (1 if number > 0 else -1)
+        there = hj.phase.equilibrium(system, "0" if sliding else "-", jnp.zeros(3), jnp.array(valid))
+        assert there.kind == ("pseudo" if sliding else "regular")
+        seen.add(word)
+    assert len(seen) == 2
+
+
+@pytest.mark.medium
+def test_no_equilibrium_beyond_a_wall():
+    floor = hj.Mode(lambda t, x, p: jnp.stack([x[1], p - x[0] - x[1]]), ("y", "v"))
+    hit = hj.Transition("flow", "flow", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -x[1]]))
+    branch = branch_of(hj.HybridSystem({"flow": floor}, (hit,)), "flow", [1.0, 0.0], jnp.array(1.0), stop=-1.0)
+    (point,) = branch.special_points
+    assert point.meaning == "no equilibrium of another mode for smaller values" and point.beyond is None
+    assert "boundary" in str(branch) and "24 virtual" in str(branch)
+
+
+@pytest.mark.medium
+def test_the_limit_cycle_born_at_a_boundary_focus():
+    """An unstable focus leaves the surface x = 0: where it was virtual, the flow slid to a pseudo-equilibrium. Now it slides
+    to the fold at 0, where it leaves, turns around the focus and returns, by a half-map of the linear flow; the cycle is
+    proportional to the parameter."""
+    sigma, push = 0.2, 1.5
+    above = lambda t, x, p: jnp.stack([x[1], p - x[0] + 2 * sigma * x[1]])
+    system = hj.filippov(
+        {1: above, -1: lambda t, x, p: jnp.stack([1 + 0 * p, push + 0 * p])}, lambda t, x, p: x[0], ("x", "y")
+    )
+    (point,) = branch_of(system, "+", [1.0, 0.0], jnp.array(1.0), stop=-1.0).special_points
+    assert point.meaning == "persistence: an equilibrium of mode '0' for smaller values, of '+' for larger ones"
+    assert not point.equilibrium.stable and point.beyond.stable
+
+    matrix = np.array([[0, 1], [-1, 2 * sigma]])
+    at = lambda time: np.array([1, 0]) + expm(matrix * time) @ np.array([-1.0, 0])
+    flight = brentq(lambda time: at(time)[0], 3, 6, xtol=1e-15)
+    depth = -at(flight)[1]
+
+    p = 0.5
+    step = hj.ReturnMap(system, sequence=("0", "+"))
+    orbit = hj.periodic_orbit(step, jnp.array([0.0, -depth * p]), jnp.array(p))
+    branch = hj.continuation(orbit, where=lambda p: p, stop=0.01)
+    slide = lambda p: quad(lambda y: (1 - y) / (p - (push - 2 * sigma) * y), -depth * p, 0, epsabs=1e-14, epsrel=1e-13)[
+        0
+    ]
+    assert_allclose(branch.periods, [flight + slide(p) for p in branch.values], rtol=1e-12)
+    assert_allclose(branch.x[:, 1] / branch.values, np.full(len(branch), -depth), rtol=1e-12)
+    assert np.max(np.abs(branch.multipliers)) < 1e-10
+
+
+@pytest.mark.medium
+def test_a_batch_of_branches():
+    """Under vmap over another parameter: the fold of p = a x^2 is at 0 for every a."""
+    system = alone(lambda t, x, p: p[0] - p[1] * x**2, "x")
+
+    def follow(a):
+        rest = hj.phase.equilibrium(system, "flow", jnp.array([1.2]), (jnp.array(1.0), a))
+        return hj.continuation(rest, where=lambda p: p[0], stop=(-1.0, 2.0))
+
+    branches = jax.vmap(follow)(jnp.array([1.0, 2.0]))
+    for k, a in enumerate((1.0, 2.0)):
+        assert_allclose(branches[k].values, a * branches[k].x[:, 0] ** 2, atol=1e-9)
+        assert abs(branches[k].special_points[0].value) < 1e-13
+    assert str(branches) == "2 branches of equilibria"
