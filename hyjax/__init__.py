@@ -28,7 +28,11 @@ def __getattr__(name: str) -> Any:
     return _imported("load" if name == "open_sweep" else name)
 
 
-_FILES = {"fast": "._numerics.fast", "objectives": "._optimize.objectives", "_store": "._sweep.store"}
+_FILES = {
+    "fast": "._numerics.fast", "objectives": "._optimize.objectives", "_store": "._sweep.store",
+    "_diagram": "._sweep.bifurcation_diagram",
+}  # fmt: skip
 _registry.connect(
-    plot=lambda: _imported("plot"), models=lambda: _imported("models"), sweeps=lambda: __getattr__("_store")
-)
+    plot=lambda: _imported("plot"), models=lambda: _imported("models"), sweeps=lambda: __getattr__("_store"),
+    diagrams=lambda: __getattr__("_diagram"),
+)  # fmt: skip

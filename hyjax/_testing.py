@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from ._continuation import continuation
     from ._continuation.branch_report import branches_dataset
     from ._continuation.curve import follow_curve, Interval, joined as joined_points
-    from ._continuation.detection import _each_once
+    from ._continuation.detection import each_once
     from ._continuation.continuation import unfolding_of
     from ._continuation.normal_form import normal_form
     from ._continuation.switching import crossing_branches

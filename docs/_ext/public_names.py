@@ -55,6 +55,7 @@ RECORDS = {
         "_continuation/equilibrium_branch.py",
         ("EquilibriumBranch", "EquilibriumPoint"),
     ),
+    "Branch.diagram": ("_sweep/bifurcation_diagram.py", ("Diagram",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
     "optimize of a plan": ("_optimize/optimized_plan.py", ("OptimizedPlan",)),
     "fit": ("_fit/fitted.py", ("Fitted",)),

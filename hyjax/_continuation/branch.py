@@ -16,11 +16,11 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.installed import needed
-from .._results.registry import draw, pictures
+from .._results.registry import diagrams, draw, pictures
 from .._results.shown import is_traced, lanes, Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Params, Scalar
-from .._system.where import leaf_names
+from .._system.where import leaf_names, Where
 from .curve import Curve, PseudoArclength
 from .detection import search
 from .special_points import locate_grazing, orbit_at, SpecialPoint
@@ -219,6 +219,15 @@ class Branch(Points):
     def plot(self, coordinate: Height | None = None, ax=None, against: Height | None = None):
         """Draw a bifurcation diagram; see `hyjax.plot.branch_diagram`."""
         return draw(self, coordinate, ax, against=against)
+
+    def diagram(self, *, where: Where, stop: tuple[float, float], **options):
+        """The bifurcation diagram over the branch's parameter and a second one: the loci of all special points, the curves that
+        leave at points of codimension two, and the periods of attractors.
+
+        **Arguments:** `where`: selects the second parameter, between the bounds `stop`. `grid`: numbers of values of both
+        parameters for the attractors, by default `(60, 45)`; `None` for no attractors. `n_strides`: their number, by default 400.
+        `method`: as for `locus`. **Returns:** a `Diagram`, with `loci`, `special_points`, `attractors` and `plot`."""
+        return diagrams().diagram_of(self, where, stop, **options)
 
     def explore(self, model, **options):
         """A page with the gait map of the branch, on which its gaits move; see `hyjax.plot.gait_map`."""

@@ -167,8 +167,10 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
     neutral = any(abs(sum(pair)) > 2 for pair in pairs)
     if not converged or neutral or (name == "cusp" and np.linalg.norm(place.tangent[-2:]) > STILL):
         return share, None
-    cosine = np.clip(sum(critical).real / 2, -1, 1) if kind == PAIR else None
-    multiplier = SHIFTS[kind] if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
+    # That of the pair where there is one, of a pair that is 1 or -1 a real one, else that of the fold.
+    cosine = np.clip(sum(pairs[0]).real / 2, -1, 1) if pairs else None
+    real = -1.0 if "1:2" in name or (kind == "period-doubling" and "fold" not in name) else 1.0
+    multiplier = real if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
     columns = [jnp.asarray(each) for each in (place.v, dF, multiplier, place.tangent, residual)]
     return share, _point(unfolding, name, *columns, accept)
 

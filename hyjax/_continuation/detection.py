@@ -83,7 +83,7 @@ def search(
                 unresolved.append((float(counted.v[-1]), float(b.v[-1])))
             counted, since = b, []
         k += 1
-    return _each_once(found), unresolved
+    return each_once(found), unresolved
 
 
 # Witnesses
@@ -279,14 +279,17 @@ def _turns_at(places: list[Place], k: int, crossing: SpecialPoint | None) -> boo
     return bool(abs(one / (one - other) - _along(crossing, a, b)) * (b.s - a.s) < 1e-3)
 
 
-def _each_once(points: list[SpecialPoint]) -> list[SpecialPoint]:
+def each_once(points: list[SpecialPoint]) -> list[SpecialPoint]:
     """The points without repeated orbits: the curve may run through its points a second time, perhaps with another stride as the
     first."""
 
     def same(a: SpecialPoint, b: SpecialPoint) -> bool:
-        if a.kind != b.kind or abs(float(a.v[-1] - b.v[-1])) > 1e-7 or abs(complex(a.multiplier - b.multiplier)) > 1e-6:
+        apart = np.max(np.abs(a.values - b.values) / np.asarray(a.unfolding.scale))
+        if a.kind != b.kind or apart > 1e-7 or abs(complex(a.multiplier - b.multiplier)) > 1e-6:
             return False
         one, other = np.asarray(a.orbit.before), np.asarray(b.orbit.before)
+        if one.shape != other.shape:
+            return False
         size = 1e-6 * float(a.unfolding.state_scale)
         return any(np.max(np.abs(one - np.roll(other, i, axis=0))) < size for i in range(len(one)))
 

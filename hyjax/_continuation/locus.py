@@ -80,7 +80,7 @@ def locus(
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
-    known = (point.kind,) if point.touch is not None else CURVES.get(point.kind, ())
+    known = curves_through(point)
     kind = known[0] if kind is None and len(known) == 1 else str(kind)
     if kind not in known:
         remedy = f"kind={kind} must be one of {', '.join(known)}." if known else "no curve is followed from there."
@@ -117,6 +117,11 @@ def locus(
         curves = _follow(unfolding, v0, natural, interval.ways[:, None] * natural, point.touch, kind, interval, method)
     found = Locus(unfolding, curves, kind, point.touch)
     return raise_branch("locus", found) if throw else found
+
+
+def curves_through(point: SpecialPoint) -> tuple[str, ...]:
+    """The kinds of the curves over two parameters that pass through a point or begin there."""
+    return (point.kind,) if point.touch is not None else CURVES.get(point.kind, ())
 
 
 class Locus(Points):

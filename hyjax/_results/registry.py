@@ -13,8 +13,8 @@ _importers: dict[str, Callable[[], ModuleType]] = {}
 
 
 def connect(**importers: Callable[[], ModuleType]) -> None:
-    """Set how `plot`, `models` and the stores of `sweeps` are imported when first used: by `hyjax/__init__.py`, which knows all
-    folders."""
+    """Set how `plot`, `models`, the stores of `sweeps` and `diagrams` over two parameters are imported when first used: by
+    `hyjax/__init__.py`, which knows all folders."""
     _importers.update(importers)
 
 
@@ -31,6 +31,11 @@ def pictures() -> ModuleType:
 def sweeps() -> ModuleType:
     """The stores of sweeps, with `open_sweep`."""
     return _importers["sweeps"]()
+
+
+def diagrams() -> ModuleType:
+    """The file of bifurcation diagrams over two parameters."""
+    return _importers["diagrams"]()
 
 
 @functools.singledispatch

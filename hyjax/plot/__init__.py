@@ -8,7 +8,11 @@ from .animation import (
     sketch as sketch,
 )
 from .basin_figure import basin_figure as basin_figure
-from .branch_figure import branch_diagram as branch_diagram, locus_diagram as locus_diagram
+from .branch_figure import (
+    branch_diagram as branch_diagram,
+    diagram_figure as diagram_figure,
+    locus_diagram as locus_diagram,
+)
 from .by_type import animate as animate, draw as draw
 from .estimates_figure import covariance_figure as covariance_figure, estimate_figure as estimate_figure
 from .explore import explore as explore, Explorer as Explorer

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._continuation.detection import each_once
 from .._continuation.grazing import ENDS
 from .._results.labels import chosen_unit, named_params, units_of
 from .._system.where import leaf_names
-from .figure import COLOURS, GREY, open_axes, symbol, telling, unit, with_unit
+from .figure import COLOURS, GREY, open_axes, PALE, symbol, telling, unit, with_unit
 from .setting import axis_of, put_title, title_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .._continuation.branch import Branch, Height
     from .._continuation.locus import Locus
     from .._continuation.special_points import SpecialPoint
+    from .._sweep.bifurcation_diagram import Diagram
 
 
 MARKS = {
@@ -156,16 +158,19 @@ def locus_diagram(
     """
     loci = list(loci) if isinstance(loci, Sequence) else [loci]
     axes = open_axes(ax, (5.4, 4.2))
-    for k, locus in enumerate(loci):
-        axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=MARKS[locus.kind][1])
-    named: dict[tuple[str, ...], SpecialPoint] = {}
-    for point in [point for locus in loci for point in locus.located or ()]:
-        named.setdefault((point.kind, *(f"{value:.6g}" for value in point.values)), point)
-    for point in named.values():
+    kinds: list[str] = []
+    fewest = min(locus.unfolding.problem.strides for locus in loci)
+    for locus in loci:
+        strides = locus.unfolding.problem.strides
+        kind = MARKS[locus.kind][1] + (f", {strides} strides" if strides > fewest else "")
+        kinds += [] if kind in kinds else [kind]
+        k = kinds.index(kind)
+        axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=kind)
+    for point in each_once([point for locus in loci for point in locus.located or ()]):
         axes.plot(*point.values, "o", color="black", ms=4, zorder=4, gid=point.kind)
         text = point.kind.removeprefix("resonance-").replace("neimark-sacker", "NS")
         axes.annotate(text, tuple(point.values), (4, 4), textcoords="offset points", fontsize=8)
-    axes.legend(frameon=False)
+    _legend_of(axes)
     params, free = loci[0].unfolding.params, loci[0].unfolding.free
     own, about = [leaf_names(params)[i] for i in free], named_params(params)
     printed = [chosen_unit(about.get(name, (0, {}))[1].get("units", ""), params) for name in own]
@@ -268,3 +273,63 @@ def _cut(line: Line) -> Iterator[Curve]:
     for start, end in zip([0, *changes], [*changes, len(stable)], strict=True):
         piece = slice(start, min(end + 1, len(stable)))
         yield values[piece], heights[piece], bool(stable[start])
+
+
+def _legend_of(axes: "matplotlib.axes.Axes", **options) -> None:
+    """A legend with every label once."""
+    handles, labels = axes.get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    axes.legend(named.values(), named.keys(), frameon=False, **options)
+
+
+# Of a diagram over two parameters: this many periods have colours of their own.
+PERIODS = 8
+
+
+def diagram_figure(diagram: "Diagram", ax: "matplotlib.axes.Axes | None" = None) -> "matplotlib.axes.Axes":
+    """The bifurcation diagram over two parameters: loci with their points of codimension two, over the periods of attractors.
+
+    **Arguments:** `diagram`: a result of `Branch.diagram`. `ax`: axes to draw in; by default new ones, with a title.
+
+    **Returns:** the axes, between the bounds of the diagram. Grey is where no period was found, white where the iteration failed.
+    `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(herd, sequence=("year",)), jnp.array([0.6, 0.0]), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p["rate"], stop=3.4)
+    >>> diagram = branch.diagram(where=lambda p: p["caught"], stop=(-0.1, 0.1), grid=(5, 3))
+    >>> hj.plot.diagram_figure(diagram).figure.savefig("diagram.png")
+
+    Source: Kuznetsov (2004), ch. 9.
+    """
+    axes, branch, found = open_axes(ax, (7.2, 4.6)), diagram.branch, diagram.attractors
+    if found is not None:
+        from matplotlib.colors import to_rgb
+
+        across, up = (found[name].values for name in found["period"].dims)
+        period, shown = found["period"].values, np.ones((*found["period"].shape, 3))
+        pale = lambda colour, share: tuple(1 - share + share * each for each in to_rgb(colour))
+        tints = [pale(each, share) for share in (0.25, 0.5) for each in COLOURS]
+        names = [*(f"period {k}" for k in range(1, PERIODS + 1)), f"period above {PERIODS}", "no period"]
+        last = np.where(period == 0, len(names), np.minimum(period, PERIODS + 1))
+        for k, (name, colour) in enumerate(
+            zip(names, [*tints[:PERIODS], to_rgb(GREY), to_rgb(PALE)], strict=True), start=1
+        ):
+            where = (last == k) & (found["result"].values == 0)
+            shown[where] = colour
+            if where.any():
+                axes.plot([], [], "s", color=colour, mec=GREY, mew=0.5, ms=9, label=name)
+        axes.pcolormesh(across, up, shown.transpose(1, 0, 2), shading="nearest", rasterized=True)
+        axes.set(xlim=(across.min(), across.max()), ylim=(up.min(), up.max()))
+    locus_diagram(diagram.loci, axes)
+    _legend_of(axes, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=9)
+    if ax is None:
+        params = branch.unfolding.params
+        own = [leaf_names(params)[i] for i in diagram.loci[0].unfolding.free]
+        put_title(axes.figure, title_of(None, params, without=own, system=branch.unfolding.problem.system), 11)
+    return axes

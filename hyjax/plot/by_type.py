@@ -9,6 +9,7 @@ from .._optimize.optimized_plan import OptimizedPlan
 from .._optimize.optimum_branch import OptimumBranch
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate, draw
+from .._sweep.bifurcation_diagram import Diagram
 from ..control.held_inputs import Plan
 from ..control.ilqr import IlqrSolution
 from ..noise.covariance import Covariance
@@ -19,7 +20,7 @@ from ..phase.isostable_response import IsostableResponse
 from ..phase.phase_response import PhaseResponse
 from ..robots.robot import Robot
 from .animation import animate_optimization, animate_orbit, animate_trajectory
-from .branch_figure import branch_diagram, locus_diagram
+from .branch_figure import branch_diagram, diagram_figure, locus_diagram
 from .estimates_figure import covariance_figure, estimate_figure
 from .fit_figure import fit_figure
 from .ilqr_figure import ilqr_figure, plan_figure
@@ -32,6 +33,7 @@ from .trajectory_figure import trajectory_figure
 FIGURES = {
     Branch: branch_diagram,
     Covariance: covariance_figure,
+    Diagram: diagram_figure,
     Entrainment: tongue_figure,
     Estimates: estimate_figure,
     Filtered: lambda filtered, measurements=None: estimate_figure(filtered.estimates, measurements, filtered.events),

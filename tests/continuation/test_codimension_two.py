@@ -144,3 +144,30 @@ def test_a_test_function_that_is_zero_all_along():
     """With $M_2 = 1$ every fold is a doubling: no point of codimension two stands out."""
     locus = locus_from(*cube(-0.25, -0.15, 1.0), "fold", "M1", "B", 0.3, (-0.4, 0.1))
     check(locus)
+
+
+@pytest.mark.slow
+def test_diagram():
+    """All curves and points that those of one fold and one doubling of the Hénon map lead to; where the fixed point is stable the
+    attractor has the period 1."""
+    _, x, params = henon(0.17, 0.6)
+    params = {name: jnp.array(value) for name, value in params.items()}
+    step = hj.ReturnMap(HENON, sequence=("run",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([*x, 0.0]), params)
+    branch = hj.continuation(orbit, where=lambda p: p["alpha"], stop=(-0.7, 2.5), throw=False)
+    found = branch.diagram(where=lambda p: p["beta"], stop=(0.2, 1.2), grid=(17, 5))
+    own = [(each.kind, each.unfolding.problem.strides) for each in found.loci]
+    assert (
+        own[:2] == [("fold", 1), ("period-doubling", 1)] and ("neimark-sacker", 2) in own and len(set(own)) == len(own)
+    )
+    single = {each.kind: each.values for each in found.special_points if each.orbit.strides == 1}
+    expected = {kind: at_resonance(total)[::-1] for kind, total in ((R1, 2), (R2, -2), (R3, -1), (R4, 0))}
+    assert single.keys() == expected.keys()
+    assert_allclose([single[kind] for kind in expected], list(expected.values()), atol=1e-13)  # rounding
+    # A multiplier is -1 where 2 x = 1 + beta, and 1 where 2.2 x = -1 - beta.
+    beta = float(found.attractors.beta[2])
+    doubling, fold = ((1 + beta) * s + 1.1 * s**2 for s in ((1 + beta) / 2, -(1 + beta) / 2.2))
+    inside = (found.attractors.alpha > fold + 0.05) & (found.attractors.alpha < doubling - 0.05)
+    assert np.all(found.attractors.period[inside.values, 2] == 1) and inside.sum() > 5
+    with pytest.raises(ValueError, match=r"Branch\.diagram: stop=1\.0 must be the bounds"):
+        branch.diagram(where=lambda p: p["beta"], stop=1.0)

@@ -12,7 +12,7 @@ from systems import ROLLED
 from test_continuation import mapping, start
 
 import hyjax as hj
-from hyjax._testing import _each_once, expanded
+from hyjax._testing import each_once, expanded
 
 # x -> (M0 + s M1 + s^2 M2) x, whose multipliers at the fixed point x = 0 are the eigenvalues.
 linear = mapping(lambda x, p: (p["m"][0] + p["s"] * p["m"][1] + p["s"] ** 2 * p["m"][2]) @ x, 4)
@@ -164,9 +164,9 @@ def test_an_orbit_whose_strides_come_in_another_order_is_no_other_point(isola):
         with_nodes(first, a, b, c), with_nodes(second, a, b, c), with_nodes(first, c, a, b),
         with_nodes(first, b, a, c), with_nodes(first, b, c, a),
     ]  # fmt: skip
-    kept = _each_once(several)
+    kept = each_once(several)
     assert [any(point is each for each in kept) for point in several] == [True, True, False, True, False]
-    assert len(_each_once([first, second, second, first])) == 2
+    assert len(each_once([first, second, second, first])) == 2
 
 
 def test_taylor_polynomial_in_place_of_a_function():

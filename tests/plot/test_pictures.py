@@ -124,12 +124,35 @@ def test_branches():
 def test_loci():
     values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
     params = {"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}
-    about = SimpleNamespace(params=params, free=(0, 1), problem=SimpleNamespace(system=LOGISTIC))
+    about = SimpleNamespace(params=params, free=(0, 1), problem=SimpleNamespace(system=LOGISTIC, strides=1))
     loci = [
         SimpleNamespace(values=scale * values, kind=kind, unfolding=about, located=None)
         for scale, kind in ((1, "fold"), (2, "grazing"))
     ]
     return plot.locus_diagram(loci).figure  # pyright: ignore
+
+
+@pytest.mark.medium
+@compared
+def test_diagram_over_two_parameters():
+    """Curves of orbits of one and of two strides, a resonance, and periods: long ones grey, no period pale, failures white."""
+    about = lambda strides: SimpleNamespace(
+        params={"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}, free=(0, 1),
+        problem=SimpleNamespace(system=LOGISTIC, strides=strides),
+    )  # fmt: skip
+    values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
+    resonance = SimpleNamespace(kind="resonance-1:4", values=np.array([0.5, 0.25]))
+    loci = [
+        SimpleNamespace(values=values, kind="neimark-sacker", unfolding=about(1), located=(resonance,)),
+        SimpleNamespace(values=1 - values, kind="fold", unfolding=about(2), located=None),
+    ]
+    period = np.arange(12).reshape(4, 3)
+    attractors = xarray.Dataset(
+        {"period": (("a", "b"), period), "result": (("a", "b"), np.where(period == 5, 1, 0))},
+        {"a": np.linspace(0, 1, 4), "b": np.linspace(0, 1, 3)},
+    )
+    found = SimpleNamespace(branch=SimpleNamespace(unfolding=about(1)), loci=loci, attractors=attractors)
+    return plot.diagram_figure(found).figure  # pyright: ignore
 
 
 def swept(names, axes, theta, radius, units):

@@ -30,7 +30,7 @@ _SLOW = """
     plot.optimization_figure plot.optimum_figure plot.animate_optimization plot.ilqr_figure plot.tongue_figure
     certify.certified_tube certify.certified_set certify.certificate_figure certify.certified_region certify.proved_orbit_figure
     plot.work_precision_figure plot.points_figure plot.sweep_figure plot.attractor_figure plot.basin_figure
-    plot.branch_diagram
+    plot.branch_diagram Diagram plot.diagram_figure
 """
 SLOW = {f"hyjax.{name}" for name in _SLOW.split()}
 PARSER = doctest.DocTestParser()

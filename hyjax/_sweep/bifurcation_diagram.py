@@ -1,0 +1,128 @@
+"""Bifurcation diagrams over two parameters: the loci of a branch's special points, and the periods of attractors."""
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._continuation.branch import Branch
+from .._continuation.curve import PseudoArclength
+from .._continuation.detection import each_once
+from .._continuation.locus import curves_through, Locus, locus
+from .._continuation.special_points import SpecialPoint
+from .._orbit.return_map import ReturnMap
+from .._results.registry import draw
+from .._results.shown import Shown
+from .._system.where import Where
+from .attractor import attractor
+
+if TYPE_CHECKING:
+    import xarray
+
+# A point lies on a locus if it is nearer to a chord between two points, in scaled units; curves of doubled orbits begin at an
+# amplitude.
+NEAR, BEGINS = 3e-3, 2e-2
+
+
+class Diagram(Shown):
+    r"""A bifurcation diagram over two parameters, from `Branch.diagram`.
+
+    **Attributes:** `branch`. `loci`: each a `Locus`, over the same two parameters; each curve once. `special_points`: of
+    codimension two, each once. `attractors`: a dataset of `hyjax.attractor` over the ranges of the branch and of the second
+    parameter, iterated from the orbits of the branch, swept over both; or `None`.
+
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
+    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
+    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
+    >>> orbit = hj.periodic_orbit(hj.ReturnMap(herd, sequence=("year",)), jnp.array([0.6, 0.0]), params)
+    >>> branch = hj.continuation(orbit, where=lambda p: p["rate"], stop=3.4)
+    >>> diagram = branch.diagram(where=lambda p: p["caught"], stop=(-0.1, 0.1), grid=(5, 3))
+    >>> print([locus.kind for locus in diagram.loci], diagram.attractors.period.values[[0, -1], 1])
+    ['period-doubling'] [1 2]
+
+    Source: Kuznetsov (2004), ch. 9.
+    """
+
+    branch: Branch
+    loci: tuple[Locus, ...]
+    attractors: "xarray.Dataset | None"
+
+    @property
+    def special_points(self) -> tuple[SpecialPoint, ...]:
+        """Points of codimension two on the loci, each once."""
+        return tuple(each_once([point for each in self.loci for point in each.special_points]))
+
+    def _tables(self):
+        return tuple(table for each in self.loci for table in each._tables())
+
+    def plot(self, ax=None):
+        """Draw curves, points and periods; see `hyjax.plot.diagram_figure`."""
+        return draw(self, ax)
+
+
+def diagram_of(
+    branch: Branch,
+    where: Where,
+    stop: tuple[float, float],
+    *,
+    grid: tuple[int, int] | None = (60, 45),
+    n_strides: int = 400,
+    method: PseudoArclength = PseudoArclength(),
+) -> Diagram:
+    """The diagram of `Branch.diagram`."""
+    if not isinstance(stop, tuple | list) or len(stop) != 2:
+        raise ValueError(f"Branch.diagram: stop={stop!r} must be the bounds (low, high) of the second parameter.")
+    loci: list[Locus] = []
+    points = list(branch.special_points)
+    for point in points:
+        for kind in curves_through(point):
+            doubled = kind.startswith("doubled-")
+            if any(_lies_on(each, point, kind) for each in loci):
+                continue
+            if doubled and point.orbit.strides > branch.unfolding.problem.strides:
+                continue
+            found = locus(point, where=where, stop=stop, kind=kind, method=method, throw=False)
+            if np.all(found.curves.started):
+                loci.append(found)
+                points += found.special_points
+    attractors = None if grid is None else _attractors(branch, where, stop, grid, n_strides)
+    return Diagram(branch, tuple(loci), attractors)
+
+
+def _lies_on(found: Locus, point: SpecialPoint, kind: str) -> bool:
+    """Whether the curve of this kind through a point is the locus."""
+    unfolding, times = found.unfolding, 2 if kind.startswith("doubled-") else 1
+    same = found.kind == kind.removeprefix("doubled-")
+    if not same or unfolding.problem.strides != times * point.unfolding.problem.strides:
+        return False
+    y, values = point.unfolding.split(point.v)
+    leaves = jax.tree.leaves(point.unfolding.params_at(values))
+    own = jnp.stack([jnp.asarray(leaves[i], y.dtype) for i in unfolding.free])
+    points = found._points["v"]
+    steps = np.diff(points, axis=0)
+    # The curve may have another stride as its first.
+    for k in range(len(y)):
+        v = np.asarray(unfolding.join(jnp.concatenate([jnp.roll(y, k, axis=0)] * times), own))
+        share = np.clip(np.sum((v - points[:-1]) * steps, axis=1) / np.sum(steps**2, axis=1), 0, 1)
+        distance = np.linalg.norm(v - points[:-1] - share[:, None] * steps, axis=1)
+        if np.min(distance, initial=np.inf) < (NEAR if times == 1 else BEGINS):
+            return True
+    return False
+
+
+def _attractors(branch: Branch, where: Where, stop: tuple[float, float], grid: tuple[int, int], n_strides: int):
+    """The attractors over both parameters, from the orbit in the middle of the stable part of the branch, or of all of it."""
+    unfolding = branch.unfolding
+    stable = np.flatnonzero(branch.stable)
+    start = branch.orbit(int(stable[len(stable) // 2] if stable.size else len(branch) // 2))
+    first = lambda params: jax.tree.leaves(params)[unfolding.free[0]]
+    values = np.linspace(branch.values.min(), branch.values.max(), grid[0]), np.linspace(*stop, grid[1])
+    step = ReturnMap(unfolding.problem.system, sequence=unfolding.problem.sequence, integrator=unfolding.integrator)
+    return attractor(
+        step, start, unfolding.params, where=lambda params: (first(params), where(params)), values=values,
+        n_strides=n_strides, keep=64, max_period=32, throw=False,
+    )  # fmt: skip
