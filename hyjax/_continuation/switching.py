@@ -10,9 +10,6 @@ import numpy as np
 from jaxtyping import Array
 
 from .._flow.integrator import for_modes, Integrator, IntegratorLike
-from .._numerics.eager import long_run
-from .._numerics.linearize import with_columns
-from .._numerics.newton import newton
 from .._orbit.problem import Problem
 from .._orbit.section_search import on_section
 from .._results.shown import is_traced
@@ -22,15 +19,16 @@ from .branch import Branch, raise_branch
 from .continuation import branch_from, unfolding_of
 from .curve import interval_to, PseudoArclength, Stop
 from .equilibrium_branch import EquilibriumPoint
+from .normal_form import expansion, FORMS
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
 # Feigenbaum's constant: by this factor the parameter's intervals shrink with each doubling.
 DELTA = 4.669201609
-# The first point of another branch: the largest amplitude, the number of amplitudes that are tried, and at a doubling the limits
-# of the parameter, in units of the way to `stop`, and of the sum of the multipliers. The critical multiplier falls from 1 at the
-# doubling to -1 at the next.
-LARGEST, TRIALS, LIMITS = 1e-2, 7, (0.05, 0.1)
+# The first point of another branch: the largest amplitudes at a branch point, of which so many are tried, and at a doubling; and
+# there the limits of the parameter, in units of the way to `stop`, and of the change of the critical multiplier, which falls
+# from 1 at the doubling to -1 at the next.
+LARGEST, TRIALS, LARGEST_DOUBLED, LIMITS = 1e-2, 7, 0.03, (0.05, 0.1)
 
 
 def switch_branch(
@@ -45,7 +43,7 @@ def switch_branch(
 ) -> Branch:
     r"""Follow the other branch through a period doubling or a branch point, or the periodic orbits from a Hopf point.
 
-    At a period doubling: orbits of twice as many strides, first $y \pm a w$ with the eigenvector $w$ of the multiplier -1. At a
+    At a period doubling: orbits of twice as many strides, first those that the point's normal form predicts to second order. At a
     branch point: the branch that crosses, which has a half on either side of the point; with one `stop` the half that leads there
     (of two that do, as at a pitchfork, the first), with bounds both, in one branch. The amplitude $a$ of the first point is
     chosen and its parameter is solved for, so the branch may go to either side.
@@ -55,11 +53,11 @@ def switch_branch(
 
     **Arguments:** `point`: a `SpecialPoint`, from `Branch.special_points`, or an `EquilibriumPoint` of kind `hopf`. `stop`: the
     value of the parameter, in its own unit, at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size.
-    By default it is at most 1e-2, and so small that the first point lies within `stop` and, at a doubling, that its parameter is
-    not further than 1/20 of the way to `stop` and its multipliers are still near those at the doubling. An amplitude that is
-    given is reduced only where no orbit is found at a doubling. `daughter`: where several multipliers are 1 at once, as symmetry
-    makes them, and several branches cross, which of `point.daughters`. `method`: as for `continuation`. `integrator`: of the
-    orbits from a Hopf point. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+    By default at most 1e-2, and so small that the first point lies within `stop`; at a doubling at most 0.03, and so small that
+    its parameter is not further than 1/20 of the way to `stop`, and its multipliers are near those at the doubling. `daughter`:
+    where several multipliers are 1 at once, as symmetry makes them, and several branches cross, which of `point.daughters`.
+    `method`: as for `continuation`. `integrator`: of the orbits from a Hopf point. `throw`: raise a `SolveError` on failure; with
+    `False`, `result` holds the code.
 
     **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`: `stop_not_reached` where the
     branch leads to the other side only. Without points if the first point was not found within `stop`. `ValueError` for a fold, a
@@ -99,13 +97,7 @@ def switch_branch(
     params, span = old.params_at(values), interval.span[None]
     unfolding = unfolding_of(problem, params, old.free, old.integrator, size, values, span)
     if doubling:
-        w = point.kernel[0, :-1]
-        along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / math.sqrt(2)
-        free = (jnp.inf, jnp.inf)
-        v0 = _doubled(
-            unfolding, point.v[:-1], w, jnp.sum(point.orbit.multipliers**2).real,
-            jnp.asarray(LARGEST if amplitude is None else amplitude, y.dtype), LIMITS if amplitude is None else free,
-        )  # fmt: skip
+        v0, along = _doubled(point, unfolding, None if amplitude is None else jnp.asarray(amplitude, y.dtype))
         return branch_from(unfolding, v0[None], along[None], along[None], interval, method)
     # In the new units.
     rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
@@ -182,50 +174,29 @@ def _chosen_halves(branch: Branch, both: bool) -> Branch:
     return dataclasses.replace(branch, curves=jax.tree.map(lambda leaf: leaf[chosen], curves))
 
 
-@long_run
-def _doubled(unfolding: Unfolding, s0: Array, w: Array, trace: Array, largest: Array, limits) -> Array:
-    r"""A point on the branch of doubled orbits with the equations `unfolding`, near the doubling of `s0` with the kernel `w`.
-
-    The doubled orbit is $s + a d$ in its first half and $s - a d$ in its second. The equations are half the sum of the residuals
-    of both halves, half their difference divided by $a$, and $w \cdot d = 1$: regular for $a \to 0$, where they become the
-    equations of the period doubling.
-
-    **Arguments:** `trace`: the sum of the multipliers of the orbit at the doubling, traversed twice. `largest`: the first
-    amplitude that is tried; each further one is a quarter of the last. `limits`: how far the scaled parameter and the sum of the
-    multipliers may be from those at the doubling. **Returns:** the first point within the limits, or the last point found.
-    """
-    unfolding, n = unfolding.rolled(), w.size
-    accept = 1e4 * sum(unfolding.integrator.tolerances(w.dtype))
-    u0 = jnp.concatenate([s0, w, jnp.zeros(1, w.dtype)])
-
-    def point(u, a):
-        s, d, value = u[:n], u[n : 2 * n], u[2 * n :]
-        return jnp.concatenate([jnp.concatenate([s + a * d, s - a * d]) / math.sqrt(2), value])
-
-    def attempt(state):
-        trial, _, best = state
-        a = largest / 4.0**trial
-
-        def system(u):
-            first, second = unfolding.residual(point(u, a))[0].reshape(2, n)
-            border = (w @ u[n : 2 * n] - 1)[None]
-            return jnp.concatenate([(first + second) / 2, (first - second) / (2 * a), border]), None
-
-        def evaluate(u):
-            out, columns, _ = with_columns(system, u)
-            return out, columns, columns
-
-        root = newton(evaluate, u0, max_iterations=12, accept=accept / a)
-        # dF of the doubled orbit: with respect to both halves, from the columns of s and d.
-        rows = jnp.concatenate([root.aux[:n] + a * root.aux[n : 2 * n], root.aux[:n] - a * root.aux[n : 2 * n]])
-        by_s, by_d = rows[:, :n], rows[:, n : 2 * n] / a
-        dF = jnp.concatenate([by_s + by_d, by_s - by_d, math.sqrt(2) * rows[:, 2 * n :]], axis=1) / math.sqrt(2)
-        moved = jnp.abs(jnp.trace(unfolding.around(dF)) - trace)
-        good = root.converged & (jnp.abs(root.y[-1]) <= limits[0]) & (moved <= limits[1])
-        return trial + 1, good, jnp.where(root.converged, point(root.y, a), best)
-
-    going = lambda state: (state[0] < TRIALS) & ~state[1]
-    return jax.lax.while_loop(going, attempt, (jnp.array(0), jnp.array(False), point(u0, largest)))[2]
+def _doubled(point: SpecialPoint, unfolding: Unfolding, amplitude: Array | None) -> tuple[Array, Array]:
+    """The first point of the branch of doubled orbits by the normal form of the doubling, and the direction in which it leaves.
+    `unfolding`: the equations of the doubled orbits."""
+    old, form = point.unfolding, FORMS["period-doubling"]
+    minus_one = jax.lax.complex(-jnp.ones(1, point.v.dtype), jnp.zeros(1, point.v.dtype))
+    found = expansion(old, point.v, point.jacobian, minus_one, form)
+    manifold, of = found.manifold.real, dict(zip(form.monomials, found.reduced[:, 0].real, strict=True))
+    w, length = manifold[0, :-1], jnp.linalg.norm(manifold[0])
+    if amplitude is None:
+        # The parameter is -c a^2 / rate there, and the critical multiplier of the doubled orbit 1 - 4 c a^2.
+        way = jnp.abs(of[3, 0] / of[1, 1] * old.scale[0] / unfolding.scale[0])
+        room = jnp.minimum(LIMITS[0] / way, LIMITS[1] / jnp.abs(4 * of[3, 0]))
+        a = jnp.minimum(LARGEST_DOUBLED / length, jnp.sqrt(room))
+    else:
+        a = amplitude / length
+    shift = -of[3, 0] * a**2 / of[1, 1]
+    halves = [
+        sum(row * (side * a) ** i * shift**j for (i, j), row in zip(form.monomials, manifold, strict=True))
+        for side in (1, -1)
+    ]
+    before, values = zip(*(old.split(point.v + half) for half in halves), strict=True)
+    along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / (length * math.sqrt(2))
+    return unfolding.join(jnp.concatenate(before), values[0]), along
 
 
 def cascade(

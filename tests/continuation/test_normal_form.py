@@ -139,3 +139,25 @@ def test_walker():
     assert_allclose(form.coefficients["c"], 1053.00950162969697631372, rtol=1e-9)
     assert_allclose(form.eigenvectors[0, 0].real, 0.4200246362621171256178, rtol=1e-10)
     assert "supercritical: a stable orbit of twice the period for slope > 0.0150884" in form.criticality
+
+
+@pytest.mark.slow
+def test_vibrating_table():
+    """A ball on a table that vibrates, seen once a period: the doubling and c in closed form to 25 digits."""
+    e, rate, gravity = 0.8, 10.0, 9.81
+    fall = lambda t, x, p: jnp.stack([x[1], -gravity + p["amplitude"] * rate**2 * jnp.sin(rate * x[2]), 1 + 0 * x[2]])
+    modes = {name: hj.Mode(fall, coordinates=("height", "height_rate", "phase")) for name in ("down", "up")}
+    strike = hj.Transition("down", "up", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([0 * x[0], -e * x[1], x[2]]))
+    again = lambda t, x, p: jnp.stack([x[0], x[1], 0 * x[2]])
+    period = hj.Transition("up", "down", lambda t, x, p: 2 * np.pi / rate - x[2], again)
+    step = hj.ReturnMap(hj.HybridSystem(modes, (strike, period)), sequence=("down", "up"))
+    flip = 0.105049057535119673664819844707
+    guess = jnp.array([0.4058151246171629, -2.917175770334012, 0.0])
+    orbit = hj.periodic_orbit(step, guess, {"amplitude": jnp.array(0.1045)})
+    (point,) = hj.continuation(orbit, where=lambda p: p["amplitude"], stop=0.1055).special_points
+    assert_allclose(point.value, flip, rtol=1e-12)
+    found = point.normal_form
+    # The nested derivatives of a flow that is integrated to 1e-12.
+    assert_allclose(found.coefficients["c"], 16.5512849266934023308, rtol=1e-10)
+    assert_allclose(found.eigenvectors[0].real, [0.949239132006192448, 0.314555353265733418, 0], atol=1e-11)
+    assert "supercritical" in found.criticality
