@@ -12,7 +12,6 @@ from . import (
     solvers as solvers,
     study as study,
 )
-from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import PseudoArclength as PseudoArclength
 from ._continuation.locus import locus as locus
@@ -22,7 +21,6 @@ from ._flow.flow import flow_to_guard as flow_to_guard
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
 from ._flow.simulate import simulate as simulate
-from ._flow.trajectory import Trajectory as Trajectory
 from ._numerics import fast as fast
 from ._numerics.compilation_cache import enable_cache as enable_cache
 from ._optimize import objectives as objectives
@@ -38,6 +36,7 @@ from ._orbit.shooting import MultipleShooting as MultipleShooting, SingleShootin
 from ._results.save import load as load, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
+from ._sweep.edge_state import edge_state as edge_state
 from ._sweep.sweep import sweep as sweep
 from ._system.filippov import filippov as filippov
 from ._system.parameter import parameter as parameter

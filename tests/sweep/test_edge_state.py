@@ -1,0 +1,56 @@
+"""Edge states: of maps in closed form, and the walker's short gait."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import ROLLED
+from test_continuation import mapping
+
+import hyjax as hj
+from hyjax.models import simplest_walker as walker
+
+# x -> x + x (1 - x^2) / 2 in polar form has the attractors 1 and -1 and the edge 0; y is slaved.
+TWO_WELLS = mapping(lambda x, p: jnp.stack([x[0] + x[0] * (1 - x[0] ** 2) / 2, x[1] / 2 + p["tilt"] * x[0] ** 2]), 2)
+# A swap of both: the edge -c, c of x^3 with the two attractors 0 and infinity is an orbit of two strides.
+CUBED = mapping(lambda x, p: -x * p["gain"] * x**2, 1)
+
+
+def test_between_two_wells():
+    params, step = {"tilt": jnp.array(0.3)}, hj.ReturnMap(TWO_WELLS, sequence=("run",), integrator=ROLLED)
+    right, left = (hj.periodic_orbit(step, jnp.array([sign, 0.6, 0.0]), params) for sign in (1.0, -1.0))
+    edge = hj.edge_state(step, params, between=(right, left))
+    assert_allclose(edge.x, 0, atol=1e-12)
+    assert_allclose(edge.multipliers[0], 1.5, rtol=1e-12)
+    # From a state, whatever it leads to.
+    other = hj.edge_state(step, params, between=(right, jnp.array([-0.2, 5.0, 0.0])))
+    assert_allclose(other.x, edge.x, atol=1e-12)
+    with pytest.raises(ValueError, match="both of between lead to the first orbit"):
+        hj.edge_state(step, params, between=(right, jnp.array([0.2, 0.0, 0.0])))
+    with pytest.raises(ValueError, match=r"must be a stable hj\.PeriodicOrbit"):
+        hj.edge_state(step, params, between=(jnp.zeros(3), left))  # pyright: ignore
+
+
+def test_an_edge_of_two_strides():
+    params, step = {"gain": jnp.array(4.0)}, hj.ReturnMap(CUBED, sequence=("run",), integrator=ROLLED)
+    rest = hj.periodic_orbit(step, jnp.array([0.01, 0.0]), params)
+    edge = hj.edge_state(step, params, between=(rest, jnp.array([0.9, 0.0])))
+    assert edge.strides == 2
+    assert_allclose(np.sort(edge.nodes[:, 0]), [-0.5, 0.5], atol=1e-12)
+    # The border of the left third of a map with a gap is none of states that go anywhere.
+    lost = hj.edge_state(step, params, between=(rest, jnp.array([0.9, 0.0])), rounds=0, throw=False)
+    assert str(lost.result) == "orbit_not_converged" and np.all(np.isnan(lost.x))
+    with pytest.raises(hj.SolveError, match="edge_state: orbit_not_converged"):
+        hj.edge_state(step, params, between=(rest, jnp.array([0.9, 0.0])), rounds=0)
+
+
+@pytest.mark.slow
+def test_the_walkers_short_gait_is_between_its_long_gait_and_a_fall():
+    """In quadruple precision, by a solver of its own."""
+    params = walker.Params()
+    long = hj.periodic_orbit(walker.step, walker.guess(params), params)
+    fallen = walker.after_strike(params, jnp.array(0.19), jnp.array(-0.30))
+    edge = hj.edge_state(walker.step, params, between=(long, fallen), max_strides=60)
+    # The integrator's tolerance is 1e-10.
+    assert_allclose(edge.x[:2], [0.1939373698101818085, -0.2038669274420069268], atol=1e-10)
+    assert_allclose(edge.multipliers[:2].real, [4.0038643589297075, 0.45958958979767164], atol=1e-9)
