@@ -26,13 +26,11 @@ from .._results.failure import raise_failure
 from .._system.results import RESULTS
 from .._system.types import Params, State
 
-# Points on a segment that are tried at once; how near to each other the two states are made, and how far they may part, relative to
-# the size of the states.
-POINTS, THIN, WIDE = 32, 1e-7, 1e-3
-# The longest edge state that is looked for, in strides of the map; how far from closing its trajectory may be for Newton's method.
+# Points on a segment that are tried at once; how near to each other the two states are made, and how far they may part, relative
+# to the size of the states; in how many passes.
+POINTS, THIN, WIDE, LATEST = 32, 1e-7, 1e-3, 100
+# The longest edge state that is looked for, in strides of the map; how far from closing, and from the edge state, it may be.
 LONGEST, CLOSED = 4, 0.03
-# In how many passes two states part.
-LONGEST_APART = 100
 
 
 def comes_back(
@@ -61,15 +59,20 @@ def _jumps(lap: Lap, z: Float[Array, "points m"]) -> Float[Array, "points n"]:
     return jax.vmap(lap.jump)(z)
 
 
-@long_run
-def _passes(lap: Lap, z: Float[Array, "points m"]):
-    """The states before and after the jumps that end a pass, from those before the jump that starts it, and the codes."""
-    passage, result = jax.vmap(lap.passed)(z)
-    return passage.end, passage.after, result._value
+@short_run
+def _passes(lap: Lap, x: Float[Array, "points n"]) -> tuple[Array, Array, Array]:
+    """The states before and after the jumps that end a pass from states after a jump, and the codes."""
+
+    def one(x):
+        through = lap.step(x, lap.params, throw=False)
+        end = through.x if lap.step.sequence is None else through.impacts[-1].x  # pyright: ignore
+        return end, through.x, jnp.asarray(through.result._value)
+
+    return jax.vmap(one)(x)
 
 
 def bisected(inside: np.ndarray, outside: np.ndarray, thin: float, fates: Callable) -> tuple[np.ndarray, np.ndarray]:
-    """Two states on the segment within a distance `thin`, of which the first has the fate of `inside`, true, and the second not."""
+    """Two states on the segment within a distance `thin`: the first has the fate of `inside`, true, and the second not."""
     while True:
         fractions = np.linspace(0, 1, POINTS + 2)[1:-1, None]
         if np.max(np.abs(outside - inside)) <= thin:
@@ -86,7 +89,7 @@ def edge_state(
     step: ReturnMap,
     params: Params,
     *,
-    between: tuple[PeriodicOrbit, PeriodicOrbit | State],
+    between: tuple[PeriodicOrbit | State, PeriodicOrbit | State],
     max_strides: int = 100,
     closeness: float = 1e-2,
     rounds: int = 30,
@@ -98,11 +101,11 @@ def edge_state(
     another attractor, or fail, as a walker that falls. From a point of the border on the segment between both, found by
     bisection, a trajectory is followed that is kept on the border by further bisections.
 
-    **Arguments:** `step`: a `ReturnMap`, of which the orbits are fixed points. `params`: the parameters of its system. `between`: a
-    stable orbit, and another orbit or a state outside of its basin, shape `(n,)`, just after a jump. `max_strides`: the number
+    **Arguments:** `step`: a `ReturnMap`, of which the orbits are fixed points. `params`: the parameters of its system. `between`:
+    a stable orbit, and another orbit or a state outside of its basin, shape `(n,)`, just after a jump. `max_strides`: the number
     of passes after which a state that has not come near the orbit is not in its basin. `closeness`: how near, relative to the
-    largest coordinate of both of `between`. `rounds`: the largest number of bisections. `throw`: raise a `SolveError` on failure; with
-    `False`, `result` holds the code.
+    largest coordinate of both of `between`. `rounds`: the largest number of bisections. `throw`: raise a `SolveError` on failure;
+    with `False`, `result` holds the code.
 
     **Returns:** the `PeriodicOrbit`, of at most four times the map's strides. `result` is `orbit_not_converged` where the
     trajectory on the border does not come to one: it may be chaotic, or the border may be one of states at which the map fails.
@@ -145,26 +148,26 @@ def tracked(
 ) -> PeriodicOrbit | None:
     """The edge state from two states after the closing jump, close to each other, inside and outside of a basin, if it is found.
     Later states are those before that jump, so that those between two of them lead to its image."""
-    step = lap.step
-    start = jax.vmap(lambda x: step(x, lap.params, throw=False))(jnp.asarray(np.stack(pair)))
-    z, codes = np.asarray(start.x if step.sequence is None else start.impacts[-1].x), start.result._value  # pyright: ignore
-    trail = [np.asarray(start.x)[0]]
+    z, x, codes = _passes(lap, jnp.asarray(np.stack(pair)))
+    trail = [np.asarray(x)[0]]
     for _ in range(rounds):
         if np.any(np.asarray(codes)):
             return None
-        z = np.stack(bisected(z[0], z[1], THIN * size, lambda z: fates(_jumps(lap, jnp.asarray(z)))))
-        for _ in range(LONGEST_APART):
+        ends = bisected(*np.asarray(z), THIN * size, lambda z: fates(_jumps(lap, jnp.asarray(z))))
+        z = jnp.asarray(np.stack(ends))
+        for _ in range(LATEST):
             if np.max(np.abs(z[1] - z[0])) > WIDE * size:
                 break
-            end, x, codes = (np.asarray(each) for each in _passes(lap, jnp.asarray(z)))
-            if np.any(codes):
+            end, x, codes = _passes(lap, _jumps(lap, z))
+            if np.any(np.asarray(codes)):
                 break
-            z, trail = end, [*trail, x[0]]
+            z, trail = end, [*trail, np.asarray(x)[0]]
         for strides in range(1, LONGEST + 1):
             if len(trail) > strides and np.max(np.abs(trail[-1] - trail[-1 - strides])) <= CLOSED * size:
                 guess = jnp.asarray(trail[-1])
-                found = periodic_orbit(step.repeated(strides), guess, lap.params, near=0.1, throw=False)
-                if bool(found.result == RESULTS.successful) and int(np.sum(np.abs(found.multipliers) > 1)) == 1:
+                found = periodic_orbit(lap.step.repeated(strides), guess, lap.params, throw=False)
+                near = np.max(np.abs(found.x - guess)) <= CLOSED * size
+                if near and int(np.sum(np.abs(found.multipliers) > 1)) == 1:
                     return found
                 break
     return None

@@ -10,9 +10,9 @@ from test_continuation import mapping
 import hyjax as hj
 from hyjax.models import simplest_walker as walker
 
-# x -> x + x (1 - x^2) / 2 in polar form has the attractors 1 and -1 and the edge 0; y is slaved.
+# x -> x + x (1 - x^2) / 2 has the attractors 1 and -1 and the edge 0; y follows x.
 TWO_WELLS = mapping(lambda x, p: jnp.stack([x[0] + x[0] * (1 - x[0] ** 2) / 2, x[1] / 2 + p["tilt"] * x[0] ** 2]), 2)
-# A swap of both: the edge -c, c of x^3 with the two attractors 0 and infinity is an orbit of two strides.
+# The border of the basin of 0 is an orbit of two strides, from -1 / sqrt(gain) to 1 / sqrt(gain) and back.
 CUBED = mapping(lambda x, p: -x * p["gain"] * x**2, 1)
 
 
@@ -28,20 +28,18 @@ def test_between_two_wells():
     with pytest.raises(ValueError, match="both of between lead to the first orbit"):
         hj.edge_state(step, params, between=(right, jnp.array([0.2, 0.0, 0.0])))
     with pytest.raises(ValueError, match=r"must be a stable hj\.PeriodicOrbit"):
-        hj.edge_state(step, params, between=(jnp.zeros(3), left))  # pyright: ignore
+        hj.edge_state(step, params, between=(jnp.zeros(3), left))
 
 
+@pytest.mark.medium
 def test_an_edge_of_two_strides():
     params, step = {"gain": jnp.array(4.0)}, hj.ReturnMap(CUBED, sequence=("run",), integrator=ROLLED)
     rest = hj.periodic_orbit(step, jnp.array([0.01, 0.0]), params)
     edge = hj.edge_state(step, params, between=(rest, jnp.array([0.9, 0.0])))
     assert edge.strides == 2
     assert_allclose(np.sort(edge.nodes[:, 0]), [-0.5, 0.5], atol=1e-12)
-    # The border of the left third of a map with a gap is none of states that go anywhere.
     lost = hj.edge_state(step, params, between=(rest, jnp.array([0.9, 0.0])), rounds=0, throw=False)
     assert str(lost.result) == "orbit_not_converged" and np.all(np.isnan(lost.x))
-    with pytest.raises(hj.SolveError, match="edge_state: orbit_not_converged"):
-        hj.edge_state(step, params, between=(rest, jnp.array([0.9, 0.0])), rounds=0)
 
 
 @pytest.mark.slow
