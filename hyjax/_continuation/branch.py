@@ -1,8 +1,7 @@
 """Branches of periodic orbits: points, special points, tables."""
 
-import weakref
 from collections.abc import Callable
-from typing import Any, TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -14,14 +13,13 @@ from jaxtyping import Array
 from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
-from .._results.failure import raise_failure
 from .._results.installed import needed
 from .._results.registry import diagrams, draw, pictures
-from .._results.shown import is_traced, lanes, Shown
-from .._system.results import code_of, RESULTS
+from .._results.shown import computed, computed_once, lanes, Shown
+from .._system.results import RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import leaf_names, Where
-from .curve import Curve, PseudoArclength
+from .curve import Curve, PseudoArclength, result_of
 from .detection import search
 from .special_points import locate_grazing, orbit_at, SpecialPoint
 from .unfolding import Unfolding
@@ -33,30 +31,6 @@ if TYPE_CHECKING:
 
 # A coordinate by its name, or a function of an orbit.
 Height = str | Callable[[PeriodicOrbit, Params], Scalar]
-T = TypeVar("T")
-Owner = TypeVar("Owner")
-
-
-# Values computed from an object, by the object's identity, until the object goes away. Hazard: `functools.cached_property` keeps
-# a value in the object's `__dict__`, and equinox takes whatever is there for a part of the module: a branch whose points have
-# been read would have another PyTree structure, and JAX would compile for it again.
-_COMPUTED: dict[int, dict[Any, Any]] = {}
-
-
-def computed(owner: object) -> dict[Any, Any]:
-    """The values computed from an immutable object so far, by the function that computes each."""
-    if id(owner) not in _COMPUTED:
-        _COMPUTED[id(owner)] = {}
-        weakref.finalize(owner, _COMPUTED.pop, id(owner)).atexit = False
-    return _COMPUTED[id(owner)]
-
-
-def computed_once(compute: Callable[[Owner], T], owner: Owner) -> T:
-    """The value of `compute(owner)`, computed in the first call."""
-    values = computed(owner)
-    if compute not in values:
-        values[compute] = compute(owner)
-    return values[compute]
 
 
 class Points(Shown):
@@ -299,35 +273,6 @@ def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
         branch.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * branch.accept
     )
     return [] if point is None else [point]
-
-
-AnyCurve = TypeVar("AnyCurve", bound=Shown)
-
-
-def raise_branch(name: str, found: AnyCurve) -> AnyCurve:
-    """The branch or locus itself; `SolveError` where it ends before its `stop`. Under `jit` and `vmap` its codes are not
-    known."""
-    if is_traced(found):
-        return found
-    count = int(np.sum(found.curves.count))  # pyright: ignore[reportAttributeAccessIssue]
-    remedy = f"The attribute `result` of this error has the {count} points before, as has the call with throw=False."
-    return raise_failure(name, found, remedy=remedy)
-
-
-def result_of(curves: Curve) -> RESULTS:
-    """`successful` if every end of the interval was reached, otherwise the reason."""
-    stuck, arrived, astray, closed = (
-        np.asarray(each) for each in (curves.stuck, curves.arrived, curves.astray, curves.closed)
-    )
-    # A closed curve is the same in both directions.
-    for k in np.flatnonzero(stuck & ~np.any(closed)):
-        # The code of the last attempt's strides; where these were successful, Newton's method did not converge.
-        value = int(np.asarray(curves.last.result._value)[k])
-        return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
-    if np.any(astray):
-        return code_of(int(RESULTS.stop_not_reached._value))
-    whole = np.all(arrived) or np.any(closed)
-    return code_of(int((RESULTS.successful if whole else RESULTS.max_points_reached)._value))
 
 
 @long_run

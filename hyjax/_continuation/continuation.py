@@ -17,8 +17,8 @@ from .._results.shown import is_traced
 from .._results.working import working
 from .._system.where import leaf_names, one_leaf, Where
 from ..phase.equilibrium import Equilibrium, rounding, size_of
-from .branch import Branch, raise_branch
-from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, start_of_curve, Stop
+from .branch import Branch
+from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, raise_branch, start_of_curve, Stop
 from .equilibrium_branch import EquilibriumBranch
 from .unfolding import Balance, Equation, Unfolding
 

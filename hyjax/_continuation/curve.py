@@ -7,7 +7,7 @@ argument `stop` gives the interval of the parameter over which the curve is foll
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -17,7 +17,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.newton import newton
-from .._system.results import RESULTS
+from .._results.failure import raise_failure
+from .._results.shown import is_traced, Shown
+from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 
 # `v -> (H, dH/dv, aux)`, where `aux.result` is the code of the strides.
@@ -308,3 +310,32 @@ def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interv
     span, way = jnp.abs(end - value), jnp.where(end > value, 1, -1).astype(value.dtype)
     back = value - behind * way * span
     return Interval(jnp.minimum(back, end), jnp.maximum(back, end), way < 0, way > 0, span, way[None])
+
+
+AnyCurve = TypeVar("AnyCurve", bound=Shown)
+
+
+def raise_branch(name: str, found: AnyCurve) -> AnyCurve:
+    """The branch or locus itself; `SolveError` where it ends before its `stop`. Under `jit` and `vmap` its codes are not
+    known."""
+    if is_traced(found):
+        return found
+    count = int(np.sum(found.curves.count))  # pyright: ignore[reportAttributeAccessIssue]
+    remedy = f"The attribute `result` of this error has the {count} points before, as has the call with throw=False."
+    return raise_failure(name, found, remedy=remedy)
+
+
+def result_of(curves: Curve) -> RESULTS:
+    """`successful` if every end of the interval was reached, otherwise the reason."""
+    stuck, arrived, astray, closed = (
+        np.asarray(each) for each in (curves.stuck, curves.arrived, curves.astray, curves.closed)
+    )
+    # A closed curve is the same in both directions.
+    for k in np.flatnonzero(stuck & ~np.any(closed)):
+        # The code of the last attempt's strides; where these were successful, Newton's method did not converge.
+        value = int(np.asarray(curves.last.result._value)[k])
+        return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
+    if np.any(astray):
+        return code_of(int(RESULTS.stop_not_reached._value))
+    whole = np.all(arrived) or np.any(closed)
+    return code_of(int((RESULTS.successful if whole else RESULTS.max_points_reached)._value))

@@ -38,7 +38,7 @@ from .._numerics.elimination import det, solve
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton
 from .._orbit.multipliers import eigenvalues
-from .._results.shown import lanes, Shown
+from .._results.shown import computed_once, lanes, Shown
 from .._results.table import Table
 from .._system.results import described_code, RESULTS
 from .._system.system import HybridSystem
@@ -54,8 +54,8 @@ from ..phase.equilibrium import (
     ON_SURFACE,
     size_of,
 )
-from .branch import columns_of, computed_once, result_of
-from .curve import Curve, PseudoArclength
+from .branch import columns_of
+from .curve import Curve, PseudoArclength, result_of
 from .unfolding import Balance, bordered, borders
 
 KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")

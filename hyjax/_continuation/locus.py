@@ -16,12 +16,13 @@ from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
 from .._orbit.problem import Problem
 from .._results.registry import draw
+from .._results.shown import computed, computed_once
 from .._results.table import Table
 from .._system.where import one_leaf, Where
-from .branch import computed, computed_once, Points, raise_branch
+from .branch import Points
 from .branch_report import special_points_table
 from .codimension_two import locus_equation, PAIR, search, SHIFTS
-from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, Stop
+from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, raise_branch, Stop
 from .grazing import Touch
 from .special_points import SpecialPoint
 from .unfolding import Unfolding

@@ -15,9 +15,9 @@ from .._orbit.section_search import on_section
 from .._results.shown import is_traced
 from .._system.system import HybridSystem
 from ..phase.equilibrium import section_through, size_of
-from .branch import Branch, raise_branch
+from .branch import Branch
 from .continuation import branch_from, unfolding_of
-from .curve import interval_to, PseudoArclength, Stop
+from .curve import interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import EquilibriumPoint
 from .normal_form import expansion, FORMS
 from .special_points import SpecialPoint

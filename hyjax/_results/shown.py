@@ -3,7 +3,9 @@
 import html
 import numbers
 import re
-from typing import Any, TYPE_CHECKING
+import weakref
+from collections.abc import Callable
+from typing import Any, TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,6 +18,9 @@ from .table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+T = TypeVar("T")
+Owner = TypeVar("Owner")
 
 
 class Shown(eqx.Module):
@@ -92,3 +97,25 @@ def is_traced(result: PyTree) -> bool:
 def digits_of(dtype) -> int:
     """How many significant decimal digits a number of that dtype has: 15 for float64, 6 for float32."""
     return int(np.finfo(dtype).precision)
+
+
+# Values computed from an object, by the object's identity, until the object goes away. Hazard: `functools.cached_property` keeps
+# a value in the object's `__dict__`, and equinox takes whatever is there for a part of the module: a branch whose points have
+# been read would have another PyTree structure, and JAX would compile for it again.
+_COMPUTED: dict[int, dict[Any, Any]] = {}
+
+
+def computed(owner: object) -> dict[Any, Any]:
+    """The values computed from an immutable object so far, by the function that computes each."""
+    if id(owner) not in _COMPUTED:
+        _COMPUTED[id(owner)] = {}
+        weakref.finalize(owner, _COMPUTED.pop, id(owner)).atexit = False
+    return _COMPUTED[id(owner)]
+
+
+def computed_once(compute: Callable[[Owner], T], owner: Owner) -> T:
+    """The value of `compute(owner)`, computed in the first call."""
+    values = computed(owner)
+    if compute not in values:
+        values[compute] = compute(owner)
+    return values[compute]
