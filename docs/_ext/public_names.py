@@ -52,6 +52,7 @@ RECORDS = {
     "continuation": ("_continuation/branch.py", ("Branch",)),
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
     "SpecialPoint": ("_continuation/normal_form.py", ("NormalForm",)),
+    "SpecialPoint at grazing": ("_continuation/nonsmooth_normal_form.py", ("NonsmoothForm",)),
     "continuation of an equilibrium": (
         "_continuation/equilibrium_branch.py",
         ("EquilibriumBranch", "EquilibriumPoint"),

@@ -16,6 +16,7 @@ SECTIONS = {
     "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
     "manifolds": "Manifold",
     "normal-forms": "NormalForm",
+    "nonsmooth-forms": "NonsmoothForm",
     "equilibria": "phase.equilibrium phase.Equilibrium EquilibriumBranch EquilibriumPoint",
     "codimension-two": "Diagram plot.diagram_figure",
     "edges": "edge_state",

@@ -44,7 +44,7 @@ from .._results.shown import Shown
 from .._system.every import Clock
 from .._system.filippov import border_of
 from .._system.results import code_of
-from .._system.system import HybridSystem, Mode, Transition
+from .._system.system import HybridSystem, Mode, Transition, VectorField
 from .._system.types import Flag, Scalar
 from .unfolding import Unfolding
 
@@ -205,15 +205,18 @@ def _along(orbit: PeriodicOrbit, arc, e: int, border: bool = False) -> tuple[Arr
 AtTouch = tuple[Scalar, Float[Array, " pre"], Float[Array, " post"], Scalar]
 
 
-def grazing_equation(unfolding: Unfolding, touch: Touch, v: Array) -> tuple[Array, tuple[Chain, AtTouch]]:
+def grazing_equation(
+    unfolding: Unfolding, touch: Touch, v: Array, push: VectorField | None = None, size: Scalar | float = 0.0
+) -> tuple[Array, tuple[Chain, AtTouch]]:
     """`H = (F, g)`, both scaled: the equation of the orbit, and the guard at its extremum or at the arc's start; and the orbit's
-    strides. `v` has the state of the first stride only, and the parameters."""
+    strides. `v` has the state of the first stride only, and the parameters. **Arguments:** `push`: a function of time, state and
+    parameters, of which `size` times the value is added to the state at the extremum."""
     (y,), values = unfolding.split(v)
     params, problem = unfolding.params_at(values), unfolding.problem
     sequence = problem.sequence * problem.strides
     way = problem.system.way(touch.transition)
-    system, names = _with_extremum(problem.system, sequence, touch)
-    t0, known = jnp.zeros((), v.dtype), (params, touch)
+    system, names = _with_extremum(problem.system, sequence, touch, push)
+    t0, known = jnp.zeros((), v.dtype), (params, touch, jnp.asarray(size, v.dtype))
     start = Problem(system, names, 1).closing_jump(y, known)
     ways = [_vanished if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
     sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (0 if touch.divides else 1) :])
@@ -264,12 +267,12 @@ def solve_grazing(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, i
 
 
 def _with_extremum(
-    system: HybridSystem, sequence: tuple[str, ...], touch: Touch
+    system: HybridSystem, sequence: tuple[str, ...], touch: Touch, push: VectorField | None
 ) -> tuple[HybridSystem, tuple[str, ...]]:
     """A system with one mode for each arc of the orbit, in which the touching arc ends at the extremum of the guard. At a corner
     all arcs end as before, and the guard that is zero at the start of its arc is armed later.
 
-    Its parameters are `(params, touch)`; the second result is its sequence of modes.
+    Its parameters are `(params, touch, size)`; the second result is its sequence of modes.
     """
     guard, sign = system.way(touch.transition).guard, -1 if touch.lowest else 1
     field = system.mode(sequence[touch.arc]).vector_field
@@ -282,9 +285,12 @@ def _with_extremum(
     def near(t, x, q):
         return jnp.abs(t - q[1].t) < q[1].window
 
-    def stay(t, x, q):
-        return x
+    def pushed(jump):
+        if push is None:
+            return jump
+        return lambda t, x, q: jump(t, x, q) + q[2] * push(t, x, q[0])  # pyright: ignore[reportOptionalCall]
 
+    stay = pushed(lambda t, x, q: x)
     modes, ways = [], []
     for k, (name, index) in enumerate(zip(sequence, system.route(sequence), strict=True)):
         mode, way = system.mode(name), system.way(index)
@@ -298,8 +304,9 @@ def _with_extremum(
         elif k == touch.arc and touch.taken and touch.at_start:
             ways.append((_of_params(way.guard), jump, near if armed is None else _both(near, armed)))
         elif k == touch.arc and touch.taken:
-            ways.append((towards, _optional_reset(jump, mode, system.mode(way.target)), near))
+            ways.append((towards, pushed(_optional_reset(jump, mode, system.mode(way.target))), near))
         else:
+            jump = pushed(jump) if k == touch.arc and touch.at_end else jump
             ways.append((_of_params(way.guard), jump, armed, way.at_once))
     names = tuple(f"arc {k}" for k in range(len(modes)))
     following = (*names[1:], names[0])
@@ -318,7 +325,7 @@ def _vanished(system: HybridSystem, mode: str, t, x, params, integrator, expecte
 
 
 def _of_params(fn: Callable) -> Callable:
-    """A function of the system's parameters as a function of `(params, touch)`."""
+    """A function of the system's parameters as a function of `(params, touch, size)`."""
     return fn.of(lambda q: q[0]) if isinstance(fn, Clock) else lambda t, x, q: fn(t, x, q[0])
 
 

@@ -36,6 +36,7 @@ from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 from .grazing import AtTouch, possible_touches, solve_grazing, Touch
+from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
 from .normal_form import normal_form, NormalForm
 from .unfolding import bordered, borders, Unfolding
 
@@ -104,9 +105,11 @@ class SpecialPoint(Shown):
         return np.asarray(self.unfolding.split(self.v)[1])
 
     @property
-    def normal_form(self) -> NormalForm:
-        """What the return map does near the point: coefficients, criticality, and a predictor of the orbits that leave it. Not
-        of an end of the branch, where the map is not smooth: `ValueError`."""
+    def normal_form(self) -> NormalForm | NonsmoothForm:
+        """What the return map does near the point: coefficients, criticality, and a predictor of the orbits that leave it. At
+        grazing and grazing-sliding, what it does on both sides; of another end of the branch `ValueError`."""
+        if self.touch is not None:
+            return nonsmooth_form(self.kind, self.unfolding, self.v, self.touch)
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
         return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
 

@@ -1,0 +1,113 @@
+"""Normal forms at grazing and grazing-sliding against closed forms: the linear impact oscillator, a piecewise linear map."""
+
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.linalg import expm
+from systems import ROLLED
+
+import hyjax as hj
+from hyjax.models import linear_impact_oscillator as oscillator
+
+
+def free_point(params):
+    """Where the free oscillation reaches the wall: at the amplitude |k - w^2 + i c w| for a wall at 1."""
+    exact = np.hypot(params.stiffness - params.frequency**2, params.damping * params.frequency)
+    params = oscillator.Params(0.9 * exact, params.damping, params.stiffness, params.frequency)
+    step = hj.ReturnMap(oscillator.system, sequence=("before",), integrator=ROLLED)
+    lag = np.arctan2(params.damping * params.frequency, params.stiffness - params.frequency**2)
+    start = jnp.array([0.9 * np.cos(np.pi + lag), 0.9 * params.frequency * np.sin(np.pi + lag), -np.pi])
+    orbit = hj.periodic_orbit(step, start, params)
+    branch = hj.continuation(orbit, where=lambda p: p.amplitude, stop=1.2 * exact, throw=False)
+    (point,) = branch.special_points
+    assert_allclose(point.value, exact, rtol=1e-12)
+    return point
+
+
+@pytest.mark.slow
+def test_the_square_root_of_the_linear_impact_oscillator():
+    """The closed form of the model's docstring, to first order in the phase of the impact: A = d (1 - rho psi) / R, and the speed
+    before the impact is v psi; so the least gap of the free flow is -v^2 psi^2 / (2 w^2)."""
+    c, k, w, e = 0.1, 1.0, 1.0, 0.8
+    form = free_point(oscillator.Params()).normal_form
+    matrix = np.array([[0, 1], [-k, -c]])
+    undriven, size = expm(matrix * 2 * np.pi / w), 1 / np.hypot(k - w**2, c * w)
+    one = (1 - undriven[0, 0]) / undriven[0, 1]
+    other = undriven[1, 0] + undriven[1, 1] * one
+    rho = (1 + e) * w / (one + e * other)
+    speed = w * (-1 + other * (1 + e) / (one + e * other))
+    assert form.kind == "grazing" and form.exponent == 0.5
+    assert_allclose(form.gain, -rho * np.sqrt(2 * w**2) / speed, rtol=1e-11)
+    assert_allclose(form.rate, -size, rtol=1e-11)
+    assert_allclose(form.jacobian[:2, :2], undriven, atol=1e-12)
+    # The impact turns the rate at the wall, where the acceleration is -w^2, a quarter of a period before the phase pi.
+    kicked = expm(matrix * np.pi / 2) @ [0, -(1 + e) * w**2] * np.sqrt(2 / w**2)
+    assert_allclose(form.beta, [*kicked, 0], atol=1e-11)
+    assert not form.persists and form.criticality == (
+        "nonsmooth fold: the orbit and an unstable one with impacts for amplitude < 0.1, neither beyond; "
+        "beyond, no attractor near the orbit"
+    )
+    assert "gain" in str(form) and form.jacobians[0].shape == (3, 3)
+
+
+@pytest.mark.slow
+def test_the_same_from_the_side_that_hits_the_wall():
+    """There the state of the map is that at the wall; what does not depend on coordinates is the same."""
+    params = oscillator.Params(amplitude=0.09999206)
+    guess = jnp.array([-0.00372, -0.999808, -np.pi])
+    orbit = hj.periodic_orbit(oscillator.step, guess, params)
+    (point,) = hj.continuation(orbit, where=lambda p: p.amplitude, stop=0.2, throw=False).special_points
+    one, other = point.normal_form, free_point(oscillator.Params()).normal_form
+    assert_allclose([one.rate, one.gain], [other.rate, other.gain], rtol=1e-9)
+    assert one.criticality == other.criticality
+    returns = lambda form: [form.slope @ np.linalg.matrix_power(form.jacobian, n) @ form.beta for n in range(4)]
+    assert_allclose(returns(one), returns(other), rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_what_attracts_beyond_by_the_leading_multiplier():
+    """An overdamped mass returns from the wall on one side: the exponents are -0.5 and -2, and the multiplier exp(-pi / w)."""
+    for w, words in ((1.0, "cascade"), (3.0, "cascade with bands of chaos between"), (10.0, "chaos")):
+        form = free_point(oscillator.Params(1.0, 2.5, 1.0, w)).normal_form
+        assert_allclose(form.multiplier, np.exp(-np.pi / w), rtol=1e-9)
+        assert form.persists and form.gain > 0
+        assert form.criticality.startswith("persistence: an unstable orbit with impacts for amplitude >")
+        assert form.criticality.endswith(f"beyond, {words}" if w == 10 else f"beyond, a period-adding {words}")
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    "factor, words",
+    [
+        (-0.5, "persistence: a stable orbit that slides for height < 0"),
+        (2.0, "nonsmooth fold: the orbit and one that slides for height > 0, neither beyond"),
+        (-1.5, "persistence: a stable orbit that slides for height < 0; also orbits of twice the period"),
+    ],
+)
+def test_grazing_sliding_of_a_piecewise_linear_map(factor, words):
+    """The height h + (s - 1)^2 over a surface that leads up from below; at s = 3 a factor multiplies its distance from the
+    orbit. A flow that slides leaves at s = 1 and forgets its height: the multipliers are the factor and 0."""
+    side = lambda rate: lambda t, x, p: jnp.stack([rate(x[1]) + 0 * x[0], jnp.ones_like(t)])
+    slides = hj.filippov(
+        {1: side(lambda s: 2 * (s - 1)), -1: side(lambda s: 1.0 + 0 * s)}, lambda t, x, p: x[0], ("y", "s")
+    )
+    again = lambda t, x, p: jnp.stack([p["height"] + 1 + p["factor"] * (x[0] - p["height"] - 4), 0 * x[1]])
+    system = hj.HybridSystem(
+        slides.modes, (*slides.transitions, hj.Transition("+", "+", lambda t, x, p: 3 - x[1], again))
+    )
+    step = hj.ReturnMap(system, sequence=("+",), integrator=ROLLED)
+    params = {"factor": jnp.array(factor), "height": jnp.array(0.5)}
+    orbit = hj.periodic_orbit(step, jnp.array([1.5, 0.0]), params)
+    (point,) = hj.continuation(orbit, where=lambda p: p["height"], stop=-0.5, throw=False).special_points
+    form = point.normal_form
+    assert form.kind == "grazing-sliding" and form.exponent == 1
+    assert_allclose([form.rate, form.gain], [1, factor / (1 - factor)], rtol=1e-11)
+    assert_allclose(form.beta @ form.slope, factor, rtol=1e-11)
+    miss, hit = form.jacobians
+    assert_allclose(np.sort(np.linalg.eigvals(miss)), np.sort([0, factor]), atol=1e-11)
+    assert_allclose(np.linalg.eigvals(hit), [0, 0], atol=1e-11)
+    # The height of the point is zero up to rounding.
+    assert re.sub(r"[-+.\de]+(?=,|;|$)", "0", form.criticality) == words
