@@ -53,6 +53,7 @@ RECORDS = {
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
     "SpecialPoint": ("_continuation/normal_form.py", ("NormalForm",)),
     "SpecialPoint at grazing": ("_continuation/nonsmooth_normal_form.py", ("NonsmoothForm",)),
+    "a Neimark-Sacker point": ("_continuation/invariant_circle.py", ("InvariantCircles",)),
     "continuation of an equilibrium": (
         "_continuation/equilibrium_branch.py",
         ("EquilibriumBranch", "EquilibriumPoint"),

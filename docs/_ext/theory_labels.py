@@ -17,6 +17,7 @@ SECTIONS = {
     "manifolds": "Manifold",
     "normal-forms": "NormalForm",
     "nonsmooth-forms": "NonsmoothForm",
+    "circles": "InvariantCircles",
     "equilibria": "phase.equilibrium phase.Equilibrium EquilibriumBranch EquilibriumPoint",
     "codimension-two": "Diagram plot.diagram_figure",
     "edges": "edge_state",

@@ -330,9 +330,8 @@ class NormalForm(Shown):
         elif self.kind == "period-doubling":
             w, shift = both, -of[3, 0].real * amplitude**2 / of[1, 1].real
         elif self.kind == "neimark-sacker":
-            z = amplitude * np.exp(2j * np.pi * np.arange(64) / 64)
-            w, each = np.stack([z, z.conj()], axis=1), self.multipliers[0].conj()
-            shift = -(of[2, 1, 0] * each).real * amplitude**2 / (of[1, 0, 1] * each).real
+            shift, points, _ = self.circle(amplitude, 64)
+            return self._value(shift), np.asarray(after_jumps(self.unfolding, jnp.asarray(points)))
         elif self.kind == "branch-point" and self.form.count == 1:
             a, shift = self._crossing(of, amplitude)
             w = np.array([[a]], complex)
@@ -340,11 +339,23 @@ class NormalForm(Shown):
             raise ValueError(
                 f"predictor: no branch of orbits over one parameter leaves a {self.kind} point that it could predict."
             )
+        return self._value(shift), np.asarray(after_jumps(self.unfolding, jnp.asarray(self._points(w, shift))))
+
+    def circle(self, amplitude: float, angles: int) -> tuple[float, np.ndarray, float]:
+        r"""The invariant circle $|z| = a$ at a Neimark-Sacker point: the scaled parameter's variation, unknowns `v` at equal
+        angles of $z$, shape `(angles, k + 1)`, and the angle by which the map turns the circle."""
+        of = dict(zip(self.form.monomials, np.asarray(self.expansion.reduced)[:, 0] * self.multipliers[1], strict=True))
+        z = amplitude * np.exp(2j * np.pi * np.arange(angles) / angles)
+        shift = -of[2, 1, 0].real * amplitude**2 / of[1, 0, 1].real
+        turn = np.angle(self.multipliers[0]) + of[2, 1, 0].imag * amplitude**2 + of[1, 0, 1].imag * shift
+        return shift, self._points(np.stack([z, z.conj()], axis=1), shift), float(turn)
+
+    def _points(self, w: np.ndarray, shift: float) -> np.ndarray:
+        """Unknowns `v` on the center manifold, from critical coordinates of shape `(points, coordinates)`."""
         powers = np.prod(
             np.append(w, np.full((len(w), 1), shift), axis=1)[:, None] ** np.array(self.form.monomials), axis=-1
         )
-        points = np.asarray(self.v) + (powers @ np.asarray(self.expansion.manifold)).real
-        return self._value(shift), np.asarray(_after(self.unfolding, jnp.asarray(points)))
+        return np.asarray(self.v) + (powers @ np.asarray(self.expansion.manifold)).real
 
     def _value(self, shift: float) -> float:
         return float(self.unfolding.split(self.v)[1][0] + shift * self.unfolding.scale[0])
@@ -372,7 +383,7 @@ class NormalForm(Shown):
 
 
 @long_run
-def _after(unfolding: Unfolding, points: Array) -> Array:
+def after_jumps(unfolding: Unfolding, points: Array) -> Array:
     """The states after the jump that closes the orbit, from unknowns `points`."""
 
     def one(v):

@@ -35,7 +35,9 @@ from .._results.shown import Shown
 from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
+from .curve import PseudoArclength, raise_branch, Stop
 from .grazing import AtTouch, possible_touches, solve_grazing, Touch
+from .invariant_circle import invariant_circles, InvariantCircles
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
 from .normal_form import normal_form, NormalForm
 from .unfolding import bordered, borders, Unfolding
@@ -112,6 +114,33 @@ class SpecialPoint(Shown):
             return nonsmooth_form(self.kind, self.unfolding, self.v, self.touch)
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
         return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
+
+    def invariant_circles(
+        self,
+        *,
+        stop: Stop,
+        amplitude: float | None = None,
+        n_angles: int = 63,
+        method: PseudoArclength = PseudoArclength(),
+        throw: bool = True,
+    ) -> InvariantCircles:
+        r"""The invariant circles that are born at a Neimark-Sacker point, followed over the parameter while they are smooth.
+
+        **Arguments:** `stop`: the value of the parameter, in its own unit, at which to end, or bounds `(low, high)`. `amplitude`:
+        of the first circle, in units of the state's size; by default at most 0.05, and so small that its parameter is not
+        further than a tenth of the way to `stop`. `n_angles`: odd, the number of states on a circle, static. `method`: as for
+        `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+
+        **Returns:** `InvariantCircles`. `stop_not_reached` where the circles are on the other side; `orbit_not_converged` where a
+        circle is no longer smooth: its Fourier coefficients of high order are not below 1e-6 of the largest, as where the map
+        locks to a resonance. `ValueError` at a point of another kind. Source: Kuznetsov (2004), Sec. 7.3.
+        """
+        if self.kind != "neimark-sacker":
+            raise ValueError(
+                f"invariant_circles: circles are born at a neimark-sacker point, not at a {self.kind} point."
+            )
+        found = invariant_circles(self.unfolding, self.normal_form, stop, amplitude, n_angles, method)
+        return raise_branch("invariant_circles", found) if throw else found
 
     def __str__(self) -> str:
         x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
