@@ -15,6 +15,7 @@ apart; the others give the test functions:
 | cusp | folds | the tangent's components along the parameters, which turn around |
 | resonance-1:1; resonance-1:2 | folds; doublings | the derivative of $\det(1 - z D)$ at $z = 1$; at -1 |
 | resonance-1:1, 1:2, 1:3, 1:4 | Neimark-Sacker points | $\mu_1 + \mu_2$ less 2, -2, -1, 0 |
+| generalized-flip; chenciner | doublings; Neimark-Sacker points | the cubic coefficient of the normal form, its real part |
 | where it meets folds; doublings; pairs | any | $\prod (1 - \mu)$; $\prod (1 + \mu)$; $\prod (1 - \mu_i \mu_j)$ of the others |
 
 Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 9 and Sec. 10.3; Kuznetsov, Meijer (2019), *Numerical
@@ -37,6 +38,7 @@ from .._orbit.multipliers import eigenvalues
 from .curve import tangent_to
 from .detection import changes_sign
 from .grazing import grazing_equation, Touch
+from .normal_form import expansion, FORMS
 from .special_points import point_at, SpecialPoint
 from .unfolding import bordered, borders, Unfolding
 
@@ -82,6 +84,7 @@ class Place(NamedTuple):
 
     v: np.ndarray
     tangent: np.ndarray
+    jacobian: np.ndarray  # dF
     multipliers: np.ndarray
 
 
@@ -89,11 +92,19 @@ def search(
     unfolding: Unfolding, touch: Touch | None, kind: str, points: dict[str, np.ndarray], accept: Array
 ) -> tuple[SpecialPoint, ...]:
     """The points of codimension two between the `points` of a locus, in their order along it."""
-    places = [Place(*each) for each in zip(points["v"], points["tangent"], points["multipliers"], strict=True)]
+    columns = points["v"], points["tangent"], points["jacobian"][:, :-1], points["multipliers"]
+    cubics: dict[bytes, float] = {}
+
+    def cubic(place: Place) -> float:
+        key = place.v.tobytes()
+        if key not in cubics:
+            cubics[key] = _cubic(unfolding, kind, place)
+        return cubics[key]
+
     found = []
-    for a, b in itertools.pairwise(places):
+    for a, b in itertools.pairwise(itertools.starmap(Place, zip(*columns, strict=True))):
         here = {}
-        for name, test in _tests(kind, a, b).items():
+        for name, test in _tests(kind, a, b, cubic).items():
             if changes_sign(test(a), test(b)):
                 share, point = _located(unfolding, touch, kind, name, test, a, b, accept)
                 here |= {} if point is None else {share: point}
@@ -101,7 +112,7 @@ def search(
     return tuple(found)
 
 
-def _tests(kind: str, a: Place, b: Place) -> dict[str, Callable[[Place], float]]:
+def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> dict[str, Callable[[Place], float]]:
     """The test functions along a locus between two of its points, by the kinds of their zeros."""
     tests: dict[str, Callable[[Place], float]] = {
         _meeting(kind, other): lambda place, test=test: test(_apart(kind, place.multipliers)[1])
@@ -111,10 +122,14 @@ def _tests(kind: str, a: Place, b: Place) -> dict[str, Callable[[Place], float]]
     if kind == PAIR:
         total = lambda place: sum(_apart(kind, place.multipliers)[0]).real
         tests |= {name: lambda place, value=value: total(place) - value for name, value in RESONANCES.items()}
+        if max(abs(total(a)), abs(total(b))) < 2:
+            tests["chenciner"] = cubic
     if kind in SHIFTS:
-        tests["resonance-1:1" if kind == "fold" else "resonance-1:2"] = lambda place: _slope(
-            SHIFTS[kind] * place.multipliers
-        )
+        double = lambda place: _slope(SHIFTS[kind] * place.multipliers)
+        tests["resonance-1:1" if kind == "fold" else "resonance-1:2"] = double
+    if kind == "period-doubling":
+        # At the resonance the coefficient is infinite, and the product is not zero.
+        tests["generalized-flip"] = lambda place: cubic(place) * double(place)
     if kind == "fold":
         turn = b.tangent[-2:] - a.tangent[-2:]
         tests["cusp"] = lambda place: float(place.tangent[-2:] @ turn)
@@ -146,6 +161,16 @@ def _slope(values: np.ndarray) -> float:
     return float(np.sum([np.prod(1 - np.delete(values, k)) for k in range(len(values))]).real)
 
 
+def _cubic(unfolding: Unfolding, kind: str, place: Place) -> float:
+    """The coefficient of the normal form whose sign decides between super- and subcritical."""
+    form = FORMS[kind]._replace(parameters=0)
+    critical = _apart(kind, place.multipliers)[0] if kind == PAIR else np.array([-1.0])
+    critical = critical.astype(complex) / np.abs(critical)
+    found = expansion(unfolding, jnp.asarray(place.v), jnp.asarray(place.jacobian), jnp.asarray(critical), form)
+    k = form.monomials.index((2, 1) if kind == PAIR else (3,))
+    return float((np.asarray(found.reduced)[k, 0] * np.conj(critical[0])).real)
+
+
 def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, accept: Array):
     """The zero of a test function on the locus between two points: its share of the chord, and the point; None in place of the
     point where it is none of codimension two."""
@@ -159,7 +184,7 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
         return Place(*map(np.asarray, place)), *others
 
     share = float(brentq(lambda share: test(at(share)[0]), 0.0, 1.0, xtol=1e-15, rtol=1e-15, disp=False))  # pyright: ignore
-    place, dF, residual, converged = at(share)
+    place, residual, converged = at(share)
     critical, others = _apart(kind, place.multipliers)
     pairs = [critical] if kind == PAIR and name not in ("resonance-1:1", "resonance-1:2") else []
     pairs += [_apart(PAIR, others)[0]] if name == _meeting(kind, PAIR) else []
@@ -171,16 +196,15 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
     cosine = np.clip(sum(pairs[0]).real / 2, -1, 1) if pairs else None
     real = -1.0 if "1:2" in name or (kind == "period-doubling" and "fold" not in name) else 1.0
     multiplier = real if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
-    columns = [jnp.asarray(each) for each in (place.v, dF, multiplier, place.tangent, residual)]
+    columns = [jnp.asarray(each) for each in (place.v, place.jacobian, multiplier, place.tangent, residual)]
     return share, _point(unfolding, name, *columns, accept)
 
 
 @long_run
 def _corrected(
     unfolding: Unfolding, touch: Touch | None, kind: str, v: Array, along: Array, accept: Array
-) -> tuple[Place, Array, Array, Array]:
-    """The point of a locus on the plane through `v` at right angles to `along`, with dF, the residual, and whether it was
-    found."""
+) -> tuple[Place, Array, Array]:
+    """The point of a locus on the plane through `v` at right angles to `along`, with its residual, and whether it was found."""
     unfolding = unfolding.rolled(order=2)
     equation = locus_equation(unfolding, touch, kind)
 
@@ -190,8 +214,8 @@ def _corrected(
 
     root = newton(evaluate, v, max_iterations=8, accept=accept)
     dF = root.aux[:-1]
-    place = Place(root.y, tangent_to(root.aux, along), eigenvalues(unfolding.around(dF)))  # pyright: ignore
-    return place, dF, root.residual, root.converged
+    place = Place(root.y, tangent_to(root.aux, along), dF, eigenvalues(unfolding.around(dF)))  # pyright: ignore
+    return place, root.residual, root.converged
 
 
 @long_run

@@ -157,8 +157,9 @@ class Locus(Points):
     @property
     def special_points(self) -> tuple[SpecialPoint, ...]:
         """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
-        `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of doublings `resonance-1:2`, `fold-flip`, `flip-neimark-sacker`; of
-        Neimark-Sacker points `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`, `flip-neimark-sacker`."""
+        `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of doublings `generalized-flip`, `resonance-1:2`, `fold-flip`,
+        `flip-neimark-sacker`; of Neimark-Sacker points `chenciner`, `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`,
+        `flip-neimark-sacker`."""
         return computed_once(_special_points_of, self)
 
     @property

@@ -6,6 +6,8 @@ kxz)$, on $x = y = z$, the characteristic polynomial $\lambda^3 - (k - 2)x\lambd
 """
 
 import dataclasses
+import json
+import pathlib
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from test_continuation import mapping
 
 import hyjax as hj
 
+REFERENCE = json.loads((pathlib.Path(__file__).parent.parent / "normal_forms_reference.json").read_text())
 HENON = mapping(
     lambda u, p: jnp.stack(
         [u[1], p["alpha"] - p["beta"] * u[0] - u[1] ** 2 + p["R"] * u[0] * u[1] + p["S"] * u[1] ** 3]
@@ -25,6 +28,14 @@ HENON = mapping(
 CUBE = mapping(
     lambda u, p: jnp.stack([u[1], u[2], p["M1"] + p["B"] * u[0] + p["M2"] * u[1] - u[2] ** 2 + p["k"] * u[0] * u[2]]),
     3,
+)
+
+
+CUBIC = mapping(
+    lambda u, p: jnp.stack(
+        [-(1 + p["alpha"]) * u[0] + p["b"] * u[0] ** 3 + u[0] * u[1], u[1] / 2 + u[0] ** 2 + u[0] ** 4]
+    ),
+    2,
 )
 
 
@@ -57,6 +68,14 @@ def check(locus, *expected):
         assert min(near) < 1e-13
 
 
+def check_form(point, name):
+    """The normal form at a point that was located, against 25 digits of an independent computation, to rounding."""
+    coefficients = point.normal_form.coefficients
+    for key, expected in REFERENCE[name]["coefficients"].items():
+        expected = complex(*expected) if isinstance(expected, list) else expected
+        assert_allclose(coefficients[key], expected, rtol=1e-11, atol=1e-13)
+
+
 R1, R2, R3, R4 = (f"resonance-1:{n}" for n in (1, 2, 3, 4))
 
 
@@ -78,6 +97,8 @@ def test_strong_resonances(turning):
     assert_allclose(turning.multipliers[:, 0] * turning.multipliers[:, 1], 1, rtol=1e-12)  # rounding, of a few digits
     kinds = {each.kind: each for each in turning.special_points}
     assert_allclose(kinds[R3].multiplier, np.exp(2j * np.pi / 3), rtol=1e-14)
+    for n in (1, 2, 3, 4):
+        check_form(kinds[f"resonance-1:{n}"], f"ghm_R{n}_R-0.1_S0.0")
     assert "resonance-1:1" in str(turning) and str(kinds[R4]).startswith("resonance-1:4 at 1, ")
 
 
@@ -90,6 +111,7 @@ def test_curves_that_meet(turning):
     folds = hj.locus(kinds[R1], kind="fold", where=alpha, stop=(-1.5, 0.2))
     check(folds, (R1, *at_resonance(2)), ("fold-flip", -1, 0))
     meeting = next(each for each in folds.special_points if each.kind == "fold-flip")
+    check_form(meeting, "ghm_foldflip_R-0.1_S0.0")
     # Now beta is the second parameter, and the values are those of alpha and beta.
     flips = hj.locus(meeting, kind="period-doubling", where=beta, stop=(-1.1, 1.0))
     check(flips, (R2, *at_resonance(-2)[::-1]), ("fold-flip", 0, -1))
@@ -106,7 +128,7 @@ def test_curves_that_meet(turning):
 
 @pytest.mark.slow
 def test_cusp():
-    """With a cubic term the curve of folds turns, where $\\alpha$ has a double extremum over x."""
+    """With a cubic term the curve of folds turns, where $\alpha$ has a double extremum over x."""
     locus = locus_from(*henon(0.55, -1.9, S=0.4), "fold", "alpha", "beta", 0.2, (-2.5, -1.0))
     x = 2.2 / 2.4
     beta = -1 - 2.2 * x + 1.2 * x**2
@@ -115,6 +137,32 @@ def test_cusp():
     meetings = [(s, -1 - 0.1 * s) for s in (0, 2.1 / 1.2)]
     flips = [("fold-flip", (1 + b) * s + 1.1 * s**2 - 0.4 * s**3, b) for s, b in meetings]
     check(locus, cusp, *flips)
+    check_form(next(each for each in locus.special_points if each.kind == "cusp"), "ghm_cusp_S0.4")
+
+
+@pytest.mark.slow
+def test_generalized_flip():
+    r"""The orbits (x, y), (-x, y) with $y / 2 = x^2 + x^4$ and $\alpha = bx^2 + y$ turn at $\alpha = -(b + 2)^2 / 8$."""
+    locus = locus_from(
+        CUBIC, [0.0, 0.0], {"alpha": -0.1, "b": -1.5}, "period-doubling", "alpha", "b", 0.3, (-3.0, -1.0)
+    )
+    check(locus, ("generalized-flip", 0, -2))
+    (point,) = locus.special_points
+    check_form(point, "cubic2d_generalised_flip_l0.5")
+    folds = hj.locus(point, kind="doubled-fold", where=lambda p: p["b"], stop=(-3.0, -1.0))
+    alpha, b = folds.values.T
+    assert np.all(b[1:] < -2) and b[-1] == -3
+    assert_allclose(alpha, -((b + 2) ** 2) / 8, atol=1e-14)
+
+
+@pytest.mark.slow
+def test_chenciner():
+    """The parameters at which the real part of the cubic coefficient is zero, of an independent computation."""
+    record = REFERENCE["ghm_chenciner_S0.4_theta1.8_0"]
+    alpha, beta, R, S = (record["params"][name] for name in ("alpha", "beta", "R", "S"))
+    locus = locus_from(*henon(record["x"][0], beta - 0.01, R, S), "neimark-sacker", "beta", "alpha", 0.2, (0.5, 1.6))
+    check(locus, ("chenciner", beta, alpha))
+    check_form(locus.special_points[0], "ghm_chenciner_S0.4_theta1.8_0")
 
 
 @pytest.mark.slow
@@ -126,6 +174,7 @@ def test_fold_with_a_pair(kind):
     _, _, params = cube(x, B, M2)
     locus = locus_from(*cube(x - 0.05, B + 0.04, M2), kind, "M1", "B", 0.3, (B - 0.2, B + 0.2))
     check(locus, ("fold-neimark-sacker", params["M1"], B))
+    check_form(locus.special_points[0], "map3d_foldNS_k0.5")
 
 
 @pytest.mark.slow
@@ -137,6 +186,7 @@ def test_flip_with_a_pair(kind):
     _, _, params = cube(x, B, M2)
     locus = locus_from(*cube(x, B + 0.02, M2), kind, "M1", "B", 0.4, (B - 0.3, B + 0.3))
     check(locus, ("flip-neimark-sacker", params["M1"], B))
+    check_form(locus.special_points[0], "map3d_flipNS_k0.5")
 
 
 @pytest.mark.slow
