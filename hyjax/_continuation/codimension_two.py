@@ -113,7 +113,8 @@ def search(
 
 
 def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> dict[str, Callable[[Place], float]]:
-    """The test functions along a locus between two of its points, by the kinds of their zeros."""
+    """The test functions along a locus between two of its points, by the kinds of their zeros. The coefficient `cubic` is
+    infinite where another multiplier is 1, and at a resonance 1:2: a factor is zero there."""
     tests: dict[str, Callable[[Place], float]] = {
         _meeting(kind, other): lambda place, test=test: test(_apart(kind, place.multipliers)[1])
         for other, test in CROSSINGS.items()
@@ -123,13 +124,12 @@ def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> di
         total = lambda place: sum(_apart(kind, place.multipliers)[0]).real
         tests |= {name: lambda place, value=value: total(place) - value for name, value in RESONANCES.items()}
         if max(abs(total(a)), abs(total(b))) < 2:
-            tests["chenciner"] = cubic
+            tests["chenciner"] = lambda place: cubic(place) * CROSSINGS["fold"](_apart(kind, place.multipliers)[1])
     if kind in SHIFTS:
         double = lambda place: _slope(SHIFTS[kind] * place.multipliers)
         tests["resonance-1:1" if kind == "fold" else "resonance-1:2"] = double
     if kind == "period-doubling":
-        # At the resonance the coefficient is infinite, and the product is not zero.
-        tests["generalized-flip"] = lambda place: cubic(place) * double(place)
+        tests["generalized-flip"] = lambda place: cubic(place) * double(place) * tests["fold-flip"](place)
     if kind == "fold":
         turn = b.tangent[-2:] - a.tangent[-2:]
         tests["cusp"] = lambda place: float(place.tangent[-2:] @ turn)
@@ -183,7 +183,9 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
         place, *others = _corrected(unfolding, touch, kind, jnp.asarray(a.v + share * way), along, accept)
         return Place(*map(np.asarray, place)), *others
 
-    share = float(brentq(lambda share: test(at(share)[0]), 0.0, 1.0, xtol=1e-15, rtol=1e-15, disp=False))  # pyright: ignore
+    # The ends are known: where one of them is a zero, the sign of rounding may differ in another evaluation.
+    value = lambda share: test({0.0: a, 1.0: b}.get(share) or at(share)[0])
+    share = float(brentq(value, 0.0, 1.0, xtol=1e-15, rtol=1e-15, disp=False))  # pyright: ignore
     place, residual, converged = at(share)
     critical, others = _apart(kind, place.multipliers)
     pairs = [critical] if kind == PAIR and name not in ("resonance-1:1", "resonance-1:2") else []

@@ -184,7 +184,7 @@ def test_flip_with_a_pair(kind):
     x = (2 * np.cos(1.0) - 1) / -1.5
     B, M2 = -1 - 0.5 * x, 2 * np.cos(1.0) - 1
     _, _, params = cube(x, B, M2)
-    locus = locus_from(*cube(x, B + 0.02, M2), kind, "M1", "B", 0.4, (B - 0.3, B + 0.3))
+    locus = locus_from(*cube(x, B + 0.02, M2), kind, "M1", "B", 0.4, (B - 0.3, B + 0.06))
     check(locus, ("flip-neimark-sacker", params["M1"], B))
     check_form(locus.special_points[0], "map3d_flipNS_k0.5")
 
