@@ -139,7 +139,9 @@ class SpecialPoint(Shown):
             raise ValueError(
                 f"invariant_circles: circles are born at a neimark-sacker point, not at a {self.kind} point."
             )
-        found = invariant_circles(self.unfolding, self.normal_form, stop, amplitude, n_angles, method)
+        form = self.normal_form
+        assert isinstance(form, NormalForm)
+        found = invariant_circles(self.unfolding, form, stop, amplitude, n_angles, method)
         return raise_branch("invariant_circles", found) if throw else found
 
     def __str__(self) -> str:
