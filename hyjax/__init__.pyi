@@ -37,6 +37,7 @@ from ._results.save import load as load, save as save
 from ._sweep.attractor import attractor as attractor
 from ._sweep.basin import basin as basin
 from ._sweep.edge_state import edge_state as edge_state
+from ._sweep.smallest_push import smallest_push as smallest_push
 from ._sweep.sweep import sweep as sweep
 from ._system.filippov import filippov as filippov
 from ._system.parameter import parameter as parameter

@@ -59,6 +59,7 @@ RECORDS = {
         ("EquilibriumBranch", "EquilibriumPoint"),
     ),
     "Branch.diagram": ("_sweep/bifurcation_diagram.py", ("Diagram",)),
+    "smallest_push": ("_sweep/smallest_push.py", ("SmallestPush",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
     "optimize of a plan": ("_optimize/optimized_plan.py", ("OptimizedPlan",)),
     "fit": ("_fit/fitted.py", ("Fitted",)),

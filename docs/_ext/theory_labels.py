@@ -20,7 +20,7 @@ SECTIONS = {
     "circles": "InvariantCircles",
     "equilibria": "phase.equilibrium phase.Equilibrium EquilibriumBranch EquilibriumPoint",
     "codimension-two": "Diagram plot.diagram_figure",
-    "edges": "edge_state",
+    "edges": "edge_state smallest_push SmallestPush",
     "bouligand": "phase.bouligand_derivative phase.BouligandDerivative",
     "covariance": """noise.covariance noise.Covariance noise.Noise noise.stationary_covariance noise.stride_covariance
         control.sensitivity_norm objectives.sensitivity plot.covariance_figure""",

@@ -1,0 +1,416 @@
+r"""The smallest push that takes an orbit out of its basin: a constrained minimum on the stable manifold of an edge state.
+
+At the time $\tau$ of the orbit its state changes by $\sum_i u_i d_i$. The state after that lap is on the stable manifold of the
+edge state $x_e$, with the multiplier $\lambda$, $|\lambda| > 1$, and its left eigenvector $p$, if
+
+$$c(u, \tau) = \lim_{k \to \infty} \lambda^{-k}\,p \cdot \big(S^k(x(u, \tau)) - x_e\big) = 0,$$
+
+and the smallest push solves $u + \nu\,c_u = 0$, $c_\tau = 0$, $c = 0$ (Karush, Kuhn, Tucker) by Newton's method with exact second
+derivatives, for a number $k$ that grows until the push no longer changes. It starts from pushes along many directions at many
+instants, whose size at the border of the basin is found by iteration and bisection.
+
+Source: Kerswell, Pringle, Willis (2014), *An optimization approach for analysing nonlinear stability*, Rep. Prog. Phys. 77,
+085901, for minimal seeds; Halekotte, Feudel (2020), *Minimal fatal shocks in multistable complex networks*, Sci. Rep. 10, 11783.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from .._flow.flow import flow_for
+from .._flow.integrator import Integrator
+from .._flow.jump import reset
+from .._numerics.eager import long_run, short_run
+from .._orbit.manifold import Lap, lap_of
+from .._orbit.orbit import PeriodicOrbit
+from .._orbit.periodic_orbit import periodic_orbit
+from .._orbit.stride import run_stride
+from .._results.failure import raise_failure
+from .._results.shown import Shown
+from .._results.table import Table
+from .._system.results import choose, RESULTS
+from .._system.types import Params, Scalar, State
+from .._system.where import free_leaves, Where, with_leaves
+from .edge_state import bisected, comes_back, POINTS, THIN, tracked
+
+# Sizes of a push along each direction that are tried, and directions in more than one dimension; instants of an arc; starts of
+# Newton's method; its iterations for each number of strides.
+SIZES, DIRECTIONS, INSTANTS, STARTS, ITERATIONS = 16, 12, 6, 4, 15
+# Distances from the edge state in units of that of the orbit: where Newton's method starts, and where rounding may end it.
+NEAR, SETTLED = 5.0, 1e-3
+# The largest number of strides.
+LONGEST = 60
+
+
+class Pushed(eqx.Module):
+    """Pushes within one arc of an orbit. **Attributes:** `arc`: its number. `start`, `begin`, `end`: its first state and times.
+    `directions`: of the coordinates of its mode. `free`: indices of the parameters that change until the end of the lap."""
+
+    lap: Lap
+    arc: int = eqx.field(static=True)
+    start: State
+    begin: Scalar
+    end: Scalar
+    directions: Float[Array, "directions n"]
+    free: tuple[int, ...] = eqx.field(static=True)
+
+    def state(self, at: Scalar) -> State:
+        """The state of the orbit at a time of the arc."""
+        step, (mode, *_) = self.lap.step, self._modes
+        return flow_for(
+            step.system, mode, self.begin, self.start, at, self.lap.params, step.integrator_or(Integrator())
+        )
+
+    def after(self, v: Float[Array, " pushes_and_time"]) -> tuple[State, RESULTS]:
+        """The state at the end of the lap, from the sizes of the push along each direction, and its time."""
+        step, count, at = self.lap.step, len(self.directions), v[-1]
+        x, leaves = self.state(at) + v[:count] @ self.directions, jax.tree.leaves(self.lap.params)
+        kicked = jnp.array([leaves[i] + kick for i, kick in zip(self.free, v[count:-1], strict=True)])
+        params = with_leaves(self.lap.params, self.free, kicked)
+        through = run_stride(step.system, at, x, params, self._modes, step.integrator_or(Integrator()))
+        return through.x, through.result
+
+    @property
+    def _modes(self) -> tuple[str, ...]:
+        step = self.lap.step
+        assert step.sequence is not None
+        return (step.sequence * step.strides)[self.arc :]
+
+
+def pushes_of(
+    orbit: PeriodicOrbit, lap: Lap, arc: int, directions: Sequence[str] | Array, free: tuple[int, ...]
+) -> Pushed:
+    """The pushes within an arc of the orbit. `ValueError` for directions that its mode does not have."""
+    stride, k = divmod(arc, len(orbit.sequence))
+    begin, start = orbit.start_times[stride], orbit.nodes[stride]
+    if k:
+        begin = begin + orbit.jump_times[stride, k - 1]
+        way = orbit.system.way(orbit.system.route(orbit.sequence)[k - 1])
+        start = reset(way, begin, orbit.arc_ends[k - 1][stride], orbit.params)
+    names = orbit.system.mode(orbit.sequence[k]).coordinates
+    if all(isinstance(each, str) for each in directions):
+        if missing := [each for each in directions if each not in names]:
+            raise ValueError(f"smallest_push: {missing} are no coordinates of {orbit.sequence[k]}: {names}.")
+        directions = jnp.eye(len(names), dtype=start.dtype)[np.array([names.index(each) for each in directions], int)]
+    directions = jnp.asarray(directions, start.dtype)
+    if directions.ndim != 2 or directions.shape[1] != len(names):
+        raise ValueError(
+            f"smallest_push: directions of shape {directions.shape} must have the shape (k, {len(names)})."
+        )
+    # Not the very end, where the guard is zero already.
+    last = orbit.start_times[stride] + orbit.jump_times[stride, k]
+    last = last - 1e-6 * (last - begin)
+    return Pushed(lap, arc, start, begin, last, directions, free)
+
+
+@long_run
+def _returns(pushed: Pushed, nodes, v: Float[Array, "points _"], closeness, most) -> tuple[Array, Array]:
+    def one(v):
+        x, result = pushed.after(v)
+        x = jnp.where(result == RESULTS.successful, x, jnp.inf)
+        return comes_back(pushed.lap, nodes, x, closeness, most), x
+
+    return jax.vmap(one)(v)
+
+
+class Border(eqx.Module):
+    """The stable manifold of an edge state, $c = 0$."""
+
+    lap: Lap
+    x: State
+    multiplier: Scalar
+    left: Float[Array, " n"]
+
+    def height(self, x: State, result: RESULTS, strides: Array | int) -> tuple[Scalar, State]:
+        """$c$ and the state after so many laps, NaN where one fails."""
+
+        def one(_, carry):
+            x, good = carry
+            through = self.lap.step(x, self.lap.params, throw=False)
+            return through.x, good & (through.result == RESULTS.successful)
+
+        x, good = jax.lax.fori_loop(0, strides, one, (x, result == RESULTS.successful))
+        return jnp.where(good, self.left @ (x - self.x), jnp.nan) / self.multiplier**strides, x
+
+
+@long_run
+def _conditions(pushed: Pushed, border: Border, v: Float[Array, "points _"], strides: Array):
+    """`(c, its gradient, its Hessian, the state at the end)` of pushes."""
+
+    def height(v):
+        value, x = border.height(*pushed.after(v), strides)
+        return value, (value, x)
+
+    def both(v):
+        slope, (value, x) = jax.jacfwd(height, has_aux=True)(v)
+        return slope, (value, slope, x)
+
+    def one(v):
+        curvature, (value, slope, x) = jax.jacfwd(both, has_aux=True)(v)
+        return value, slope, curvature, x
+
+    return jax.vmap(one)(v)
+
+
+class SmallestPush(Shown):
+    r"""The smallest push that takes an orbit out of its basin, from `smallest_push`: $|u|$ is least where $c(u, \tau) = 0$.
+
+    **Attributes:** `push`: $u$, along each direction and of each parameter, shape `(pushes,)`; `size`: its length $|u|$;
+    `instant`: the time $\tau$ of the orbit, from its start; `before`, `after`: the states before and after the push. `edge`: the
+    edge state to which the pushed orbit comes. `force`: $\nu$, of $u + \nu\,c_u = 0$. `strides`: $k$. `certified`: the smallest
+    of 1e-12, 1e-11, ... for which the push smaller by that part comes back to the orbit, and the one larger by it does not, by
+    iteration; infinite where none does. `result`: `optimum_not_found` where Newton's method did not converge, or a smaller push
+    was seen to leave the basin, one that is not on the stable manifold of the edge state; then `push` is that one. `pushed`,
+    `border`, `orbit`: what was computed with.
+
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> herd = lambda t, x, p: jnp.stack([p["rate"] * x[0] ** 2, 0 * x[1]])
+    >>> system = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], herd),))
+    >>> params = {"rate": jnp.array(2.0)}
+    >>> extinct = hj.periodic_orbit(hj.ReturnMap(system, sequence=("year",)), jnp.array([0.1, 0.0]), params)
+    >>> least = hj.smallest_push(extinct, directions=("size",), instants=(0.5,))
+    >>> print(f"{least.size:.12f} {least.certified} {least.gradient()['rate']:.9f}")
+    0.500000000000 1e-12 -0.250000000
+
+    Source: Halekotte, Feudel (2020), Sci. Rep. 10, 11783.
+    """
+
+    push: Float[Array, " pushes"]
+    size: Scalar
+    instant: Scalar
+    before: State
+    after: State
+    edge: PeriodicOrbit
+    force: Scalar
+    strides: int
+    certified: float
+    result: RESULTS
+    pushed: Pushed
+    border: Border
+    orbit: PeriodicOrbit
+
+    def _tables(self):
+        rows = [("size", f"{float(self.size):.9g}"), ("push", str(np.asarray(self.push)))]
+        rows += [("instant", f"{float(self.instant):.6g}"), ("certified", f"{self.certified:g}")]
+        return (Table("smallest push", [*rows, ("result", str(self.result))]),)
+
+    def gradient(self) -> Params:
+        r"""The derivative of `size` by the parameters, shaped like these: $\nu\,c_p / |u|$, by the envelope theorem."""
+        flat, unravel = ravel_pytree(self.orbit.params)
+        names, free, v = self.pushed.directions, self.pushed.free, jnp.append(self.push, self.instant)
+
+        def height(flat):
+            params = unravel(flat)
+            orbit = periodic_orbit(self.pushed.lap.step, self.orbit.x, params, throw=False)
+            edge = periodic_orbit(self.border.lap.step, self.edge.x, params, throw=False)
+            lap, there = Lap(self.pushed.lap.step, params, orbit.period), Lap(self.border.lap.step, params, edge.period)
+            border = Border(there, edge.x, self.border.multiplier, self.border.left)
+            return border.height(*pushes_of(orbit, lap, self.pushed.arc, names, free).after(v), self.strides)[0]
+
+        return unravel(self.force * short_run(jax.jacfwd(height))(flat) / self.size)
+
+
+def smallest_push(
+    orbit: PeriodicOrbit,
+    *,
+    directions: Sequence[str] | Float[Array, "directions n"] = (),
+    where: Where | None = None,
+    instants: Sequence[float] | None = None,
+    edge: PeriodicOrbit | None = None,
+    largest: float | None = None,
+    max_strides: int = 100,
+    closeness: float = 1e-2,
+    throw: bool = True,
+) -> SmallestPush:
+    r"""The smallest push that takes a stable orbit out of its basin. $\min |u|$ such that $c(u, \tau) = 0$
+
+    A push changes the state at once, at any time of the orbit, by $\sum_i u_i d_i$. Pushes of several sizes along several
+    directions are followed by iteration of the return map; from those on the border of the basin with the smallest sizes Newton's
+    method goes to the smallest one of all near there, on the stable manifold of an edge state. A smaller one that lies in a gap
+    between the pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the
+    lap.
+
+    **Arguments:** `orbit`: a stable `PeriodicOrbit`. `directions`: names of coordinates, each a direction, or the directions
+    $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries
+    of $u$. `instants`: times from the orbit's start at which the push may be; by default any. `edge`: the edge state, a
+    `PeriodicOrbit` with one multiplier outside of the unit circle; by default that to which a trajectory on the border leads, as
+    for `edge_state`. `largest`: the largest size that is tried, by default the largest coordinate of the orbit. `max_strides`,
+    `closeness`: as for `edge_state`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+
+    **Returns:** a `SmallestPush`, whose `gradient()` is that of the size. `ValueError` for an orbit or directions that cannot be
+    used, where no push that was tried leaves the basin, and where the border leads to no edge state.
+
+    **Example:**
+
+    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
+    >>> herd = lambda t, x, p: jnp.stack([x[0] ** 2, 0 * x[1]])
+    >>> system = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], herd),))
+    >>> extinct = hj.periodic_orbit(hj.ReturnMap(system, sequence=("year",)), jnp.array([0.1, 0.0]), {})
+    >>> least = hj.smallest_push(extinct, directions=("size",), instants=(0.5,), largest=3.0)
+    >>> print(f"{least.size:.12f} {least.edge.x.round(9)}")
+    1.000000000000 [1. 0.]
+
+    Source: Halekotte, Feudel (2020), Sci. Rep. 10, 11783.
+    """
+    if not isinstance(orbit, PeriodicOrbit) or np.ndim(orbit.period) or not bool(orbit.stable):
+        raise ValueError("smallest_push: orbit must be a stable hj.PeriodicOrbit, one and not a batch.")
+    free = () if where is None else free_leaves(where, orbit.params)
+    if not len(directions) + len(free):
+        raise ValueError("smallest_push: give directions=, such as names of coordinates, or where=, parameters.")
+    lap, arcs = lap_of(orbit.step, orbit.params, orbit.period), range(orbit.strides * len(orbit.sequence))
+    size = float(max(jnp.max(jnp.abs(each)) for each in (orbit.nodes, *orbit.arc_ends)))
+    largest = size if largest is None else largest
+    nodes, near = jnp.asarray(orbit.nodes), closeness * max(size, largest)
+    found = []
+    for pushed in (pushes_of(orbit, lap, arc, directions, free) for arc in arcs):
+        begin, end = float(pushed.begin), float(pushed.end)
+        times = [t for t in instants if begin <= t <= end] if instants is not None else []
+        times = times if instants is not None else np.linspace(begin, end, INSTANTS, endpoint=False)
+        fates = lambda v, pushed=pushed: _in_parts(pushed, nodes, v, near, max_strides)
+        found += [(start, pushed, fates) for start in _starts(fates, pushed, times, largest)]
+    if not found:
+        raise ValueError(f"smallest_push: no push up to largest={largest} left the basin. Give a larger one.")
+    found.sort(key=lambda each: np.linalg.norm(each[0][1][:-1]))
+    if edge is None:
+        (inside, outside), _, fates = found[0]
+        pair = fates(np.stack([inside, outside]))[1]
+        back = lambda x: _back(lap, nodes, jnp.asarray(x), near, max_strides)
+        edge = tracked(lap, (pair[0], pair[1]), back, max(size, largest), 30)
+        if edge is None:
+            raise ValueError("smallest_push: the border of the basin led to no edge state. Give edge=.")
+    border, best, apart = border_of(edge), None, float(jnp.max(jnp.abs(orbit.x - edge.x)))
+    for (_, outside), pushed, fates in found[:STARTS]:
+        solved = _minimum(pushed, border, outside, instants is None, apart)
+        if solved is not None and (best is None or np.linalg.norm(solved[0][:-1]) < np.linalg.norm(best[0][:-1])):
+            best = *solved, pushed, fates
+    (inside, seen), pushed, fates = found[0]
+    missed = best is None or np.linalg.norm(seen[:-1]) < (1 - 1e-6) * np.linalg.norm(best[0][:-1])
+    if missed:
+        _, seen = bisected(inside, seen, 0.0, lambda v: fates(v)[0])
+    v, force, strides, pushed, fates = best if best is not None and not missed else (seen, np.nan, 0, pushed, fates)
+    shares = 10.0 ** -np.arange(12, 2, -1)
+    ends = [np.append(v[:-1] * (1 + sign * part), v[-1]) for part in shares for sign in (-1, 1)]
+    back = fates(np.stack(ends))[0].reshape(-1, 2)
+    certain = shares[back[:, 0] & ~back[:, 1]]
+    code = choose(jnp.asarray(missed), RESULTS.optimum_not_found, RESULTS.successful)
+    before, push = pushed.state(jnp.asarray(v[-1])), jnp.asarray(v[:-1])
+    after = before + push[: len(pushed.directions)] @ pushed.directions
+    result = SmallestPush(
+        push, jnp.sqrt(push @ push), jnp.asarray(v[-1]), before, after, edge, jnp.asarray(force), strides,
+        float(min(certain, default=np.inf)), code, pushed, border, orbit,
+    )  # fmt: skip
+    return raise_failure("smallest_push", result) if throw else result
+
+
+@long_run
+def _back(lap: Lap, nodes, x, closeness, most) -> Array:
+    return jax.vmap(lambda x: comes_back(lap, nodes, x, closeness, most))(x)
+
+
+def _in_parts(pushed: Pushed, nodes, v: np.ndarray, closeness, most) -> tuple[np.ndarray, np.ndarray]:
+    """Whether pushed states come back, and the states at the end of the lap, by one program of `POINTS` lanes."""
+    padded = np.concatenate([v, np.repeat(v[-1:], -len(v) % POINTS, axis=0)]).reshape(-1, POINTS, v.shape[1])
+    parts = [_returns(pushed, nodes, jnp.asarray(part), closeness, most) for part in padded]
+    back, x = (np.concatenate([np.asarray(each) for each in column])[: len(v)] for column in zip(*parts, strict=True))
+    return back, x
+
+
+def _starts(fates, pushed: Pushed, times, largest: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For the smallest pushes along several directions at several instants that leave the basin: the last inside of the border,
+    and the first outside."""
+    count = len(pushed.directions) + len(pushed.free)
+    if count == 1:
+        units = np.array([[1.0], [-1.0]])
+    else:
+        units = np.random.default_rng(0).normal(size=(DIRECTIONS * (count - 1), count))
+        if count == 2:
+            angles = 2 * np.pi * (np.arange(DIRECTIONS) + 0.25) / DIRECTIONS
+            units = np.column_stack([np.cos(angles), np.sin(angles)])
+        units /= np.linalg.norm(units, axis=1, keepdims=True)
+    rays = list(itertools.product(times, units))
+    if not rays:
+        return []
+    sizes = largest * np.arange(1, SIZES + 1) / SIZES
+    tried = np.stack([np.append(size * unit, t) for t, unit in rays for size in sizes])
+    back = fates(tried)[0].reshape(len(rays), SIZES)
+    first = np.where(back.all(axis=1), SIZES, np.argmin(back, axis=1))
+    found = []
+    for k in np.argsort(first, kind="stable")[:STARTS]:
+        if first[k] < SIZES:
+            t, unit = rays[k]
+            inside, outside = (np.append(size * unit, t) for size in (sizes[first[k]] - sizes[0], sizes[first[k]]))
+            found.append(bisected(inside, outside, THIN * largest, lambda v: fates(v)[0]))
+    return found
+
+
+def border_of(edge: PeriodicOrbit) -> Border:
+    """The border that an edge state lies on. `ValueError` unless one multiplier is outside of the unit circle."""
+    values, vectors = np.linalg.eig(np.asarray(edge.return_jacobian).T)
+    outside = np.flatnonzero(np.abs(values) > 1)
+    if len(outside) != 1:
+        raise ValueError(
+            f"smallest_push: edge must have one multiplier outside of the unit circle, not {len(outside)}."
+        )
+    multiplier, left = np.real(values[outside[0]]), np.real(vectors[:, outside[0]])
+    lap = lap_of(edge.step, edge.params, edge.period)
+    return Border(lap, edge.x, jnp.asarray(multiplier), jnp.asarray(left))
+
+
+def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool, apart: float):
+    """`(v, force, strides)` of the smallest push near a start on the border; `None` where Newton's method does not find it.
+
+    **Arguments:** `free`: whether the instant is. `apart`: the distance of the orbit from the edge state."""
+    at = lambda v, k: [np.asarray(each)[0] for each in _conditions(pushed, border, jnp.asarray(v)[None], jnp.array(k))]
+    away = lambda x: float(np.max(np.abs(x - np.asarray(border.x))))
+    first, found, nearest, force = 0, None, np.inf, None
+    while not away(at(v, first)[3]) <= NEAR * apart:
+        first += 1
+        if first == LONGEST:
+            return None
+    for k in range(first, LONGEST):
+        old = v
+        for _ in range(ITERATIONS):
+            value, slope, curvature, x = at(v, k)
+            if not np.isfinite(value):
+                return found
+            force = -(v[:-1] @ slope[:-1]) / (slope[:-1] @ slope[:-1]) if force is None else force
+            new, force = _newton(v, force, value, slope, curvature, free, (float(pushed.begin), float(pushed.end)))
+            moved, v = np.max(np.abs(new - v)), new
+            if moved <= 1e-14 * max(apart, np.max(np.abs(v))):
+                break
+        else:
+            return found
+        # Beyond, rounding that grows along the unstable direction is more than what is left of the way.
+        if away(x) > 2 * nearest and nearest < SETTLED * apart:
+            return found
+        found, nearest = (v, force, k), min(nearest, away(x))
+        if k > first and np.max(np.abs(v - old)) <= 1e-15 * max(apart, np.max(np.abs(v))):
+            return found
+    return found
+
+
+def _newton(v: np.ndarray, force: float, value, slope, curvature, free: bool, limits: tuple[float, float]):
+    """A step of Newton's method on the conditions of a smallest push: `(v, force)`. The instant stays at a limit that the push
+    would become smaller beyond."""
+    u, beyond = v[:-1], -force * slope[-1]
+    locked = not free or (v[-1] == limits[0] and beyond <= 0) or (v[-1] == limits[1] and beyond >= 0)
+    n = len(u) + (not locked)
+    matrix = force * curvature + np.diag(np.append(np.ones(len(u)), 0.0))
+    whole = np.block([[matrix[:n, :n], slope[:n, None]], [slope[None, :n], np.zeros((1, 1))]])
+    off = np.append((np.append(u, 0.0) + force * slope)[:n], value)
+    # Least squares: where all instants are alike the matrix is singular.
+    change = -np.linalg.lstsq(whole, off, rcond=1e-10)[0]
+    longest = np.append(np.full(len(u), 0.3 * np.linalg.norm(u)), 0.3 * (limits[1] - limits[0]))[:n]
+    part = min(1.0, float(np.min(longest / np.maximum(np.abs(change[:n]), 1e-300))))
+    new = v.copy()
+    new[:n] += part * change[:n]
+    new[-1] = np.clip(new[-1], *limits)
+    return new, force + part * change[n]

@@ -1,0 +1,73 @@
+"""The smallest push out of a basin whose border is a curve in closed form."""
+
+import functools as ft
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from systems import ROLLED
+from test_continuation import mapping
+
+import hyjax as hj
+
+# The basin of 0 is |x - f(y)| < 1 with f = -a y^2 + c y^3, and its border towards (1, 0) the stable manifold of that saddle.
+bend = lambda y, p: -p["a"] * y**2 + p["c"] * y**3
+BENT = mapping(lambda x, p: jnp.stack([(x[0] - bend(x[1], p)) ** 2 + bend(x[1] / 2, p), x[1] / 2]), 2)
+STEP = hj.ReturnMap(BENT, sequence=("run",), integrator=ROLLED)
+
+
+def orbits(a, c):
+    params = {"a": jnp.array(a), "c": jnp.array(c)}
+    return [hj.periodic_orbit(STEP, jnp.array([x, 0.01, 0.0]), params) for x in (0.01, 1.01)]
+
+
+@ft.cache
+def of_one():
+    rest, edge = orbits(1.0, 0.0)
+    return hj.smallest_push(rest, directions=("x0", "x1"), edge=edge, largest=2.0)
+
+
+@pytest.mark.medium
+def test_the_smallest_push_in_closed_form():
+    rest, least = orbits(1.0, 0.0)[0], of_one()
+    # sqrt(4 a - 1) / (2 a) with a = 1, to rounding; the points are (1/2, +-1/sqrt(2)).
+    assert_allclose(least.size, np.sqrt(3) / 2, rtol=1e-13)
+    assert_allclose(np.abs(least.push), [0.5, np.sqrt(0.5)], rtol=1e-7)
+    assert least.certified == 1e-12 and str(least.result) == "successful"
+    # At all instants alike.
+    assert 0 <= least.instant <= rest.period
+
+
+@pytest.mark.slow
+def test_the_gradient_of_the_size_in_closed_form():
+    least = of_one()
+    gradient = least.gradient()
+    # The derivative of the closed form by a is (1 - 2 a) / (2 a^2 sqrt(4 a - 1)).
+    assert_allclose(gradient["a"], -1 / (2 * np.sqrt(3)), rtol=1e-9)
+    # Along the curve the closest point moves by nothing of first order: x changes by c y^3.
+    assert_allclose(gradient["c"], 0.5 * least.push[1] ** 3 / least.size, rtol=1e-7)
+
+
+@pytest.mark.medium
+def test_other_curves_and_bad_input():
+    rest, edge = orbits(1.2, 0.3)
+    least = hj.smallest_push(rest, directions=jnp.eye(3)[:2], edge=edge, largest=2.0)
+    # The point of the curve nearest to 0: roots of a polynomial.
+    curve = np.polynomial.Polynomial([1, 0, -1.2, 0.3])
+    square = curve**2 + np.polynomial.Polynomial([0, 0, 1])
+    stationary = square.deriv().roots()
+    y = stationary[np.abs(stationary.imag) < 1e-9].real
+    assert_allclose(least.size, np.sqrt(square(y).min()), rtol=1e-12)
+    for given, text in (
+        ({}, "give directions="), ({"directions": ("x7",)}, r"\['x7'\] are no coordinates"),
+        ({"directions": jnp.eye(2)}, "must have the shape"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=text):
+            hj.smallest_push(rest, **given)
+    with pytest.raises(ValueError, match="no push up to largest="):
+        hj.smallest_push(rest, directions=jnp.eye(3)[:2], edge=edge, largest=0.01)
+    with pytest.raises(ValueError, match="must be a stable"):
+        hj.smallest_push(edge, directions=("x0",))
+    with pytest.raises(ValueError, match="edge must have one multiplier outside"):
+        hj.smallest_push(rest, directions=jnp.eye(3)[:2], edge=rest, largest=2.0)
