@@ -38,6 +38,7 @@ from .._numerics.elimination import det, solve
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton
 from .._orbit.multipliers import eigenvalues
+from .._results.registry import draw
 from .._results.shown import computed_once, lanes, Shown
 from .._results.table import Table
 from .._system.results import described_code, RESULTS
@@ -208,6 +209,10 @@ class EquilibriumBranch(Shown):
     def unresolved(self) -> tuple[tuple[float, float], ...]:
         """Intervals of the parameter in which a test function changes sign and no special point explains it."""
         return computed_once(_search, self)[1]
+
+    def plot(self, coordinate: str | None = None, ax=None):
+        """Draw a coordinate over the parameter; see `hyjax.plot.equilibrium_diagram`."""
+        return draw(self, coordinate, ax)
 
     @property
     def _points(self) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ from .basin_figure import basin_figure as basin_figure
 from .branch_figure import (
     branch_diagram as branch_diagram,
     diagram_figure as diagram_figure,
+    equilibrium_diagram as equilibrium_diagram,
     locus_diagram as locus_diagram,
 )
 from .by_type import animate as animate, draw as draw

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
 
     from .._continuation.branch import Branch, Height
+    from .._continuation.equilibrium_branch import EquilibriumBranch
     from .._continuation.locus import Locus
     from .._continuation.special_points import SpecialPoint
     from .._sweep.bifurcation_diagram import Diagram
@@ -28,6 +29,8 @@ MARKS = {
     "period-doubling": ("s", "period doubling"),
     "neimark-sacker": ("D", "Neimark-Sacker"),
     "branch-point": ("^", "branch point"),
+    "hopf": ("D", "Hopf"),
+    "boundary": ("P", "boundary equilibrium"),
     "grazing": ("v", "grazing"),
     "corner": ("P", "corner"),
     "grazing-sliding": ("v", "grazing-sliding"),
@@ -127,6 +130,53 @@ def branch_diagram(
     )
     if ax is None:
         put_title(axes.figure, title_of(model, params, degrees, without=(own,), system=problem.system), 11)
+    return axes
+
+
+def equilibrium_diagram(
+    branch: "EquilibriumBranch", coordinate: str | None = None, ax: "matplotlib.axes.Axes | None" = None
+) -> "matplotlib.axes.Axes":
+    """A coordinate of a branch of equilibria over the parameter: stable ones solid, unstable ones dashed, and virtual ones
+    dotted, with marks at special points.
+
+    **Arguments:** `branch`: an `EquilibriumBranch`. `coordinate`: a name; by default the first that is not constant nor linear in
+    the parameter. `ax`: axes to draw in, such as those of the diagram of the orbits from a Hopf point; by default new ones.
+
+    **Returns:** the axes. `ValueError` for an unknown coordinate; `ImportError` without matplotlib.
+
+    **Example:**
+
+    >>> system = hj.HybridSystem({"flow": hj.Mode(lambda t, x, p: p - x**2, ("x",))}, ())
+    >>> rest = hj.phase.equilibrium(system, "flow", jnp.array([1.2]), jnp.array(1.0))
+    >>> branch = hj.continuation(rest, where=lambda p: p, stop=(-1.0, 2.0))
+    >>> hj.plot.equilibrium_diagram(branch).figure.savefig("fold.png")
+    """
+    start = branch.balance.start
+    names = start.system.mode(start.mode).coordinates
+    heights = dict(zip(names, branch.x.T[:, :, None], strict=True))
+    coordinate = telling(heights, branch.values[:, None]) if coordinate is None else coordinate
+    if coordinate not in names:
+        raise ValueError(f"equilibrium_diagram: there is no coordinate {coordinate!r}; use one of {', '.join(names)}.")
+    axes = open_axes(ax, (6.4, 4.4))
+    styles = np.where(branch.kinds == "virtual", ":", np.where(branch.stable, "-", "--"))
+    words, shown = {"-": "stable", "--": "unstable", ":": "virtual"}, set()
+    first = 0
+    for last in [*np.flatnonzero(styles[1:] != styles[:-1]), len(branch) - 1]:
+        style, part = styles[first], slice(first, last + 2)
+        label = None if style in shown else f"{words[style]} equilibrium"
+        axes.plot(branch.values[part], heights[coordinate][part, 0], style, color=GREY, lw=1.6, label=label)
+        shown.add(style)
+        first = last + 1
+    for kind in dict.fromkeys(point.kind for point in branch.special_points):
+        points = [point for point in branch.special_points if point.kind == kind]
+        across, up = (
+            [point.value for point in points],
+            [point.equilibrium.x[names.index(coordinate)] for point in points],
+        )
+        axes.plot(across, up, MARKS[kind][0], color=GREY, mfc="white", ms=6, zorder=4, gid=kind, label=MARKS[kind][1])
+    _legend_of(axes)
+    if ax is None:
+        axes.set(xlabel=axis_of(branch.parameter, 0.0, "", ())[1], ylabel=symbol(coordinate))
     return axes
 
 

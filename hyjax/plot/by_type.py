@@ -1,6 +1,7 @@
 """Which function draws or animates a result of each type."""
 
 from .._continuation.branch import Branch
+from .._continuation.equilibrium_branch import EquilibriumBranch
 from .._continuation.locus import Locus
 from .._fit.fitted import Fitted
 from .._flow.trajectory import Trajectory
@@ -20,7 +21,7 @@ from ..phase.isostable_response import IsostableResponse
 from ..phase.phase_response import PhaseResponse
 from ..robots.robot import Robot
 from .animation import animate_optimization, animate_orbit, animate_trajectory
-from .branch_figure import branch_diagram, diagram_figure, locus_diagram
+from .branch_figure import branch_diagram, diagram_figure, equilibrium_diagram, locus_diagram
 from .estimates_figure import covariance_figure, estimate_figure
 from .fit_figure import fit_figure
 from .ilqr_figure import ilqr_figure, plan_figure
@@ -35,6 +36,7 @@ FIGURES = {
     Covariance: covariance_figure,
     Diagram: diagram_figure,
     Entrainment: tongue_figure,
+    EquilibriumBranch: equilibrium_diagram,
     Estimates: estimate_figure,
     Filtered: lambda filtered, measurements=None: estimate_figure(filtered.estimates, measurements, filtered.events),
     Fitted: fit_figure,

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -149,6 +150,11 @@ def test_no_equilibrium_beyond_a_wall():
     (point,) = branch.special_points
     assert point.meaning == "no equilibrium of another mode for smaller values" and point.beyond is None
     assert "boundary" in str(branch) and "24 virtual" in str(branch)
+    axes = branch.plot("y")
+    assert axes.get_legend_handles_labels()[1] == ["stable equilibrium", "virtual equilibrium", "boundary equilibrium"]
+    plt.close(axes.figure)
+    with pytest.raises(ValueError, match="there is no coordinate 'z'"):
+        branch.plot("z")
 
 
 @pytest.mark.medium

@@ -184,7 +184,7 @@ LINES = {
     "_system": 1615, "_numerics": 1861, "_results": 1513, "solvers": 878, "_flow": 5761, "_orbit": 4499, "noise": 1530,
     "control": 3049, "phase": 1369, "_continuation": 4372, "_sweep": 3258, "_optimize": 4961, "_fit": 2014,
     "study": 1083, "contact": 1957,
-    "robots": 1386, "models": 5481, "plot": 3896, "cli": 3092, "certify": 7441,
+    "robots": 1386, "models": 5481, "plot": 3949, "cli": 3092, "certify": 7441,
 }  # fmt: skip
 
 
