@@ -131,7 +131,11 @@ def _touches_of(
     t = np.asarray(arc.t)
     height, rate = map(np.asarray, _along(orbit, arc, e))
     size, fastest = np.max(np.abs(height)), np.max(np.abs(rate))
-    if not size > 0 or not fastest > 0:
+    if size > 0 and not fastest > 0:
+        # Constant along the arc, as where a map is the reset of a clock: its size is that over the orbit's states.
+        gradient = jax.grad(lambda x: orbit.system.way(e).guard(arc.t[0], x, orbit.params))(arc.x[0])
+        size = float(jnp.sum(jnp.abs(gradient)) * jnp.max(jnp.abs(arc.x)))
+    if not size > 0:
         return []
     number = lambda value: jnp.asarray(value, arc.x.dtype)
 
@@ -145,6 +149,8 @@ def _touches_of(
     found = []
     if CORNER[0] < abs(height[0]) / size < CORNER[1]:
         found.append((abs(height[0]) / size, touch(t[-1], (t[-1] - t[0]) / 2, taken, False, at_start=True)))
+    if not fastest > 0:
+        return found
     at_end = not taken and abs(rate[-1]) < TANGENT * fastest
     if at_end:
         found.append((abs(height[-1]) / size, touch(t[-1], t[-1] - t[0], False, bool(rate[-2] < 0), at_end=True)))
@@ -218,7 +224,7 @@ def grazing_equation(
     system, names = _with_extremum(problem.system, sequence, touch, push)
     t0, known = jnp.zeros((), v.dtype), (params, touch, jnp.asarray(size, v.dtype))
     start = Problem(system, names, 1).closing_jump(y, known)
-    ways = [_vanished if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
+    ways = [vanished if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
     sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (0 if touch.divides else 1) :])
     integrator = unfolding.integrator.renamed(names, sources)
     through = run_stride(system, t0, start, known, names, integrator, ways)
@@ -314,7 +320,7 @@ def _with_extremum(
     return HybridSystem(dict(zip(names, modes, strict=True)), transitions), names
 
 
-def _vanished(system: HybridSystem, mode: str, t, x, params, integrator, expected, owed) -> Impact:
+def vanished(system: HybridSystem, mode: str, t, x, params, integrator, expected, owed) -> Impact:
     """`run_to_guard` in the limit of an arc of zero length."""
     (index,) = system.leaving(mode)
     guard, field = system.transitions[index].guard, system.mode(mode).vector_field

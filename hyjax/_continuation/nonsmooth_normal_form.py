@@ -9,6 +9,9 @@ the second rate of the guard at the extremum $x$,
 - of grazing-sliding by $-w H$, $w = (f_2 - f_1)/L_2$ with the rate $L_2$ at which the field beyond leads back to the surface: the
   flow slides until $f_1$ is tangent.
 
+At a corner $H$ is the guard where the arc begins: for $H < 0$ it has fired at once. If the return map does not jump there, as a
+piecewise smooth map does not at its border, it is $S_0(y) - \beta H$ too, with the difference $-\beta h$ of both derivatives.
+
 So with $D = D_yS_0$, the row $h = D_yH$ and $\beta$, the displacement carried to the end of the orbit,
 
 $$S(y) = S_0(y) + \beta\,\rho(H), \qquad \rho = \sqrt{-H} \text{ or } -H \text{ for } H < 0, \quad 0 \text{ for } H \ge 0.$$
@@ -22,20 +25,25 @@ Systems*, chs. 3, 6-8; Fredriksson, Nordmark (1997), Proc. R. Soc. A 453, 1261-1
 Rev. E 50, 4427-4444, for what attracts beyond; Feigin (1970), J. Appl. Math. Mech. 34, 822-830, for border collisions.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._flow.flow import run_to_guard
 from .._flow.jump import reset
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
+from .._orbit.stride import run_stride
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.filippov import border_of
+from .._system.system import HybridSystem
 from .._system.where import leaf_names
-from .grazing import grazing_equation, Touch
+from .grazing import grazing_equation, Touch, vanished
 from .unfolding import Unfolding
 
 # A displacement below this, relative to that along the field, is none: the reset and the fields agree to first order.
@@ -47,16 +55,18 @@ RETURNS = 60
 class NonsmoothForm(Shown):
     r"""The return map near an orbit at grazing, $S(y) = S_0(y) + \beta\,\rho(H)$; a guard fires where $H < 0$.
 
-    **Attributes:** `kind`: `grazing` or `grazing-sliding`. `exponent`: 0.5 for $\rho = \sqrt{-H}$ (impacts), 1 for $\rho = -H$
-    (sliding), 1.5 where there is neither and the map has a derivative, as of an elastic wall; there $\beta = 0$. `jacobian`:
+    **Attributes:** `kind`: `grazing`, `grazing-sliding` or `corner`. `exponent`: 0.5 for $\rho = \sqrt{-H}$ (impacts), 1 for
+    $\rho = -H$ (sliding, or the border of a piecewise smooth map), 1.5 where there is neither and the map has a derivative, as of
+    an elastic wall; there $\beta = 0$; and 0 at a corner where it jumps, by $\beta$. `jacobian`:
     $D_yS_0$, of the pre-impact state at the end of the orbit, shape `(n, n)`. `beta`, `slope`: $\beta$ and $D_yH$, shape `(n,)`,
     in the units of the state and of the guard. `rate`: $e$, by which $H$ changes with the parameter along the branch. `gain`:
     $\gamma = D_yH\,(I - D_yS_0)^{-1}\beta$. `multiplier`: of $S_0$, with the largest modulus. `persists`: whether the orbit
     goes on beyond, on the side where the guard fires. `criticality`: that in words, and what attracts there. `value`,
     `parameter`: of the point.
 
-    Of grazing-sliding `jacobians` are those of both sides, by which Feigin's rules decide: `persists` where both together have
-    an even number of real eigenvalues above 1, and orbits of twice the period where that of those below -1 is odd.
+    Where the exponent is 1 `jacobians` are those of both sides, by which Feigin's rules decide: `persists` where both together
+    have an even number of real eigenvalues above 1, and orbits of twice the period where that of those below -1 is odd. At a
+    corner the state is that just after the closing jump.
 
     **Example:**
 
@@ -97,7 +107,7 @@ class NonsmoothForm(Shown):
 
     @property
     def jacobians(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the side that misses the guard, and of the other, at grazing-sliding; infinite there with impacts."""
+        """Of the side that misses the guard, and of the other; infinite there with impacts."""
         far = np.inf if self.exponent < 1 else self.exponent == 1
         with np.errstate(invalid="ignore"):
             return self.jacobian, self.jacobian - far * np.outer(self.beta, self.slope)
@@ -115,8 +125,13 @@ def nonsmooth_form(kind: str, unfolding: Unfolding, v: Array, touch: Touch) -> N
     """The normal form at a special point of a branch whose orbit touches a guard at an extremum. `ValueError` for another end."""
     name = leaf_names(unfolding.params)[unfolding.free[0]]
     way = unfolding.problem.system.way(touch.transition)
+    value = float(unfolding.split(v)[1][0])
+    if kind == "corner":
+        return _of_corner(unfolding, v, touch, name, value)
     if kind not in ("grazing", "grazing-sliding"):
-        raise ValueError(f"normal_form: there is none of a {kind} point: the return map jumps, or has a derivative.")
+        raise ValueError(
+            f"normal_form: there is none of a {kind} point, where the return map is smooth to first order."
+        )
     dimension = lambda mode: unfolding.problem.system.mode(mode).dimension
     if not touch.lowest or dimension(way.source) != dimension(way.target):
         raise ValueError("normal_form: the guard is touched from below, or leads to a mode of another dimension.")
@@ -134,10 +149,76 @@ def nonsmooth_form(kind: str, unfolding: Unfolding, v: Array, touch: Touch) -> N
     beta, slope = columns[:n, -1] * float(unfolding.state_scale), slope * height / float(unfolding.state_scale)
     exponent = 1.0 if kind == "grazing-sliding" else 0.5 if push > NONE else 1.5
     persists = exponent == 1.5 or gain > (0 if exponent == 0.5 else -1)
-    value = float(unfolding.split(v)[1][0])
     side = f"{name} {'>' if (rate > 0) != persists else '<'} {value:.6g}"
     words = _words(exponent, jacobian, beta, slope, persists, side)
     return NonsmoothForm(kind, exponent, jacobian, beta, slope, rate, gain, persists, words, value, name)
+
+
+def _of_corner(unfolding: Unfolding, v: Array, touch: Touch, name: str, value: float) -> NonsmoothForm:
+    """The normal form at a corner."""
+    columns, other, jump = map(np.asarray, _both_sides(unfolding, v, touch))
+    n = len(jump)
+    jacobian, slope = columns[:n, :n] + np.eye(n), columns[n, :n]
+    rate = float(columns[n, n] + slope @ np.linalg.solve(np.eye(n) - jacobian, columns[:n, n]))
+    jumps = bool(np.max(np.abs(jump)) > 1e-7 * float(unfolding.state_scale))
+    # The derivatives differ by a matrix of rank one.
+    beta = jump if jumps else (columns[:n, :n] - other[:, :n]) @ slope / (slope @ slope)
+    gain = float(slope @ np.linalg.solve(np.eye(n) - jacobian, beta))
+    exponent, persists = (0.0, False) if jumps else (1.0, gain > -1)
+    side = f"{name} {'>' if (rate > 0) != persists else '<'} {value:.6g}"
+    words = _words(exponent, jacobian, beta, slope, persists, side, "where the guard has fired at once")
+    return NonsmoothForm("corner", exponent, jacobian, beta, slope, rate, gain, persists, words, value, name)
+
+
+@long_run
+def _both_sides(unfolding: Unfolding, v: Array, touch: Touch) -> tuple[Array, Array, Array]:
+    """Of a corner the Jacobian of the equation of the orbit that ignores the guard, of the state just after the closing jump, and
+    of the guard where its arc begins, shape `(n + 1, n + 1)`; that of the orbit at which the guard has fired at once, shape `(n,
+    n + 1)`; and by how much its end differs."""
+    unfolding = unfolding.rolled()
+    problem, system, k = unfolding.problem, unfolding.problem.system, touch.arc
+    sequence, way = problem.sequence * problem.strides, system.way(touch.transition)
+    missed = [system.way(e) for e in system.route(sequence)]
+    back = missed[k].target
+    onward = [each for each in map(system.way, system.ways_out(way.target)) if each.target == back]
+    if way.target == back:
+        fired, onward = sequence, []
+    elif len(onward) == 1:
+        fired = (*sequence[: k + 1], way.target, *sequence[k + 1 :])
+    else:
+        raise ValueError(f"normal_form: the mode {way.target!r} after the corner does not lead back to mode {back!r}.")
+
+    def equation(sequence, taken, vanishes):
+        names = tuple(f"arc {i}" for i in range(len(sequence)))
+        modes = {
+            name: dataclasses.replace(system.mode(mode), domain=None)
+            for name, mode in zip(names, sequence, strict=True)
+        }
+        ways = [
+            dataclasses.replace(each, source=source, target=target, at_once=False)
+            for each, source, target in zip(taken, names, (*names[1:], names[0]), strict=True)
+        ]
+        arcs = [vanished if i == k and vanishes else run_to_guard for i in range(len(names))]
+        by_arcs, integrator = HybridSystem(modes, ways), unfolding.integrator.renamed(names, sequence)
+
+        def residual(u):
+            t, x, params = jnp.zeros((), u.dtype), u[:-1], unfolding.params_at(u[-1:])
+            impacts = run_stride(by_arcs, t, x, params, names, integrator, arcs).impacts
+            begun = (
+                (t, x)
+                if k == 0
+                else (impacts[k - 1].t, reset(taken[k - 1], impacts[k - 1].t, impacts[k - 1].x, params))
+            )
+            after = reset(taken[-1], impacts[-1].t, impacts[-1].x, params)
+            return jnp.append(after - x, way.guard(*begun, params)), None
+
+        return residual
+
+    (y,), values = unfolding.split(v)
+    u = jnp.append(problem.closing_jump(y, unfolding.params_at(values)), values)
+    here, columns, _ = with_columns(equation(sequence, missed, False), u)
+    there, other, _ = with_columns(equation(fired, [*missed[:k], way, *(onward or ()), *missed[k + 1 :]], True), u)
+    return columns, other[:-1], (there - here)[:-1]
 
 
 @long_run
@@ -184,17 +265,20 @@ def _columns(unfolding: Unfolding, v: Array, touch: Touch, sliding: bool) -> tup
 
 
 def _words(
-    exponent: float, jacobian: np.ndarray, beta: np.ndarray, slope: np.ndarray, persists: bool, side: str
-) -> str:
-    """What happens at the point. `side`: that of the orbit at which the guard fires."""
+    exponent: float, jacobian: np.ndarray, beta: np.ndarray, slope: np.ndarray, persists: bool, side: str,
+    which: str = "that slides",
+) -> str:  # fmt: skip
+    """What happens at the point. `side`: that of the orbit at which the guard fires. `which`: orbit is that."""
+    if exponent == 0:
+        return f"the return map jumps: the orbit exists for {side}, and none near it beyond"
     if exponent == 1.5:
         return f"the orbit goes on for {side}, since the return map has a derivative"
     spectra = [np.linalg.eigvals(each) for each in (jacobian, jacobian - np.outer(beta, slope))]
     stable = [bool(np.all(np.abs(each) < 1)) for each in spectra]
     if exponent == 1.0:
         below = sum(int(np.sum((np.abs(each.imag) < 1e-9) & (each.real < -1))) for each in spectra)
-        words = f"persistence: {'a stable' if stable[1] else 'an unstable'} orbit that slides for {side}"
-        words = words if persists else f"nonsmooth fold: the orbit and one that slides for {side}, neither beyond"
+        words = f"persistence: {'a stable' if stable[1] else 'an unstable'} orbit {which} for {side}"
+        words = words if persists else f"nonsmooth fold: the orbit and one {which} for {side}, neither beyond"
         return words + "; also orbits of twice the period" * (below % 2)
     words = f"persistence: an unstable orbit with impacts for {side}"
     words = (

@@ -109,7 +109,7 @@ class SpecialPoint(Shown):
     @property
     def normal_form(self) -> NormalForm | NonsmoothForm:
         """What the return map does near the point: coefficients, criticality, and a predictor of the orbits that leave it. At
-        grazing and grazing-sliding, what it does on both sides; of another end of the branch `ValueError`."""
+        grazing, grazing-sliding and corners, what it does on both sides; of another end of the branch `ValueError`."""
         if self.touch is not None:
             return nonsmooth_form(self.kind, self.unfolding, self.v, self.touch)
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1

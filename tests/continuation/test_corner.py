@@ -44,5 +44,14 @@ def test_a_branch_ends_at_a_corner(kind):
     assert_allclose(corner.orbit.period, 2 - CORNER, rtol=1e-13)
     assert_allclose(corner.orbit.multipliers[0].real, np.exp(CORNER - 2), rtol=1e-12)
     assert "corner: the branch ends at 0.4, where an arc begins" in str(branch)
+    if kind == "taken":
+        # Fired at once, y is what it was, and 1 more: in place of the decay before that.
+        form = corner.normal_form
+        assert form.exponent == 0 and not form.persists and form.criticality.startswith("the return map jumps")
+        y = float(corner.orbit.x[1])
+        assert_allclose(form.beta[1], y - y * np.exp(CORNER - 2), rtol=1e-11)
+    else:
+        with pytest.raises(ValueError, match="the mode 'rest' after the corner does not lead back"):
+            _ = corner.normal_form
     # The branch comes as near as its shortest step.
     assert 0 < branch.values.min() - CORNER < 1e-4

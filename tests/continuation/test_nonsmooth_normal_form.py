@@ -111,3 +111,51 @@ def test_grazing_sliding_of_a_piecewise_linear_map(factor, words):
     assert_allclose(np.linalg.eigvals(hit), [0, 0], atol=1e-11)
     # The height of the point is zero up to rounding.
     assert re.sub(r"[-+.\de]+(?=,|;|$)", "0", form.criticality) == words
+
+
+def clocked(t, x, p):
+    return 0 * x + jnp.array([0.0, 0.0, 1.0])
+
+
+def image(side):
+    return lambda t, x, p: jnp.append(p[side] @ x[:2] + p["push"] * jnp.array([1.0, 0.3]), 0.0)
+
+
+@pytest.mark.medium
+def test_border_collisions_of_a_piecewise_linear_map_in_the_plane():
+    """Feigin's rules against the fixed points of both sides and the cycle of period two, each by a linear equation. The map is two
+    modes with a clock: on the left of the border the second begins at once."""
+    at_end = lambda t, x, p: 1 - x[2]
+    ways = (
+        hj.Transition("right", "right", at_end, image("right")),
+        hj.Transition("right", "left", lambda t, x, p: x[0], lambda t, x, p: x, at_once=True),
+        hj.Transition("left", "right", at_end, image("left")),
+    )
+    mode = hj.Mode(clocked, ("x", "y", "clock"))
+    step = hj.ReturnMap(hj.HybridSystem({"right": mode, "left": mode}, ways), sequence=("right",), integrator=ROLLED)
+    rng, seen = np.random.default_rng(5), set()
+    for _ in range(5):
+        right = rng.uniform(-1.6, 1.6, (2, 2))
+        left = np.column_stack([rng.uniform(-1.6, 1.6, 2), right[:, 1]])
+        fixed = [np.linalg.solve(np.eye(2) - each, [1, 0.3]) for each in (right, left)]
+        side = np.sign(fixed[0][0])
+        params = {"push": jnp.array(side), "right": jnp.array(right), "left": jnp.array(left)}
+        orbit = hj.periodic_orbit(step, jnp.array([*(side * fixed[0]), 0.0]), params)
+        (point,) = hj.continuation(orbit, where=lambda p: p["push"], stop=-side, throw=False).special_points
+        form = point.normal_form
+        assert point.kind == "corner" and form.exponent == 1 and abs(point.value) < 1e-12
+        assert_allclose(form.rate, fixed[0][0], rtol=1e-9)
+        miss, hit = (each[:2, :2] for each in form.jacobians)
+        assert_allclose(miss, right, atol=1e-11)
+        assert_allclose(hit, left, atol=1e-11)
+        # The fixed point of the left side exists where its x is negative.
+        assert form.persists == (fixed[1][0] * side > 0)
+        # One point of a cycle of period two on either side of the border: x = right (left x + b) + b.
+        cycle = np.linalg.solve(np.eye(2) - right @ left, right @ [1, 0.3] + [1, 0.3])
+        other = left @ cycle + [1, 0.3]
+        doubled = "; also orbits of twice the period" in form.criticality
+        below = sum(np.sum(np.linalg.eigvals(each).real < -1) for each in (right, left))
+        assert doubled == bool(below % 2) and (doubled or form.persists or cycle[0] * other[0] > 0)
+        assert not doubled or cycle[0] * other[0] < 0
+        seen.add((form.persists, doubled))
+    assert len(seen) >= 3
