@@ -123,8 +123,8 @@ def image(side):
 
 @pytest.mark.medium
 def test_border_collisions_of_a_piecewise_linear_map_in_the_plane():
-    """Feigin's rules against the fixed points of both sides and the cycle of period two, each by a linear equation. The map is two
-    modes with a clock: on the left of the border the second begins at once."""
+    """Feigin's rules against the fixed points of both sides and the cycle of period two, each by a linear equation. The map is
+    two modes with a clock: on the left of the border the second begins at once."""
     at_end = lambda t, x, p: 1 - x[2]
     ways = (
         hj.Transition("right", "right", at_end, image("right")),
