@@ -125,3 +125,34 @@ def test_the_stable_manifold_of_the_walkers_short_gait():
             s = s - (stable(s)[0] - point[0]) / slope
         assert_allclose(stable(s)[:2], point, atol=1e-10)
         assert_allclose(stable(s), walker.after_strike(params, *stable(s)[:2]), atol=1e-12)
+
+
+@pytest.mark.medium
+def test_a_manifold_through_changes_of_sequence():
+    """Lozi's map, (x, y) -> (1 - a |x| + y, b x), by a transition for each sign of x: a broken line."""
+    a, b = 1.7, 0.5
+    jump = lambda sign: lambda t, x, p: jnp.stack([1 - sign * a * x[0] + x[1], b * x[0], 0 * x[2]])
+    ways = [
+        hj.Transition("run", "run", lambda t, x, p: 1 - x[2], jump(sign), armed=lambda t, x, p, sign=sign: sign * x[0] > 0)
+        for sign in (1, -1)
+    ]  # fmt: skip
+    field = lambda t, x, p: jnp.array([0.0, 0.0, 1.0])
+    system = hj.HybridSystem({"run": hj.Mode(field, ("x", "y", "clock"))}, tuple(ways))
+    step = hj.ReturnMap(system, section=hj.Section("run", lambda t, x, p: 0.5 - x[2]), integrator=ROLLED, max_jumps=2)
+    orbit = hj.periodic_orbit(step, jnp.array([0.45, 0.22, 0.5]), {})
+    wide = orbit.manifold("unstable", length=6.0, spacing=0.1, step=step)
+    assert str(wide.ends) == "2 successful"
+
+    def lozi(x, y):
+        return 1 - a * np.abs(x) + y, b * x
+
+    s, mu = np.linspace(wide.s[0], wide.s[-1], 50), wide.multiplier
+    x, y = (np.asarray(orbit.x)[k] + s / mu**20 * wide.direction[k] for k in (0, 1))
+    for _ in range(20):
+        x, y = lozi(x, y)
+    # Each coordinate is the sum of 20 roundings, of which the first grew by 2^20 relative to s / mu^20.
+    assert_allclose(wide(s)[:, :2], np.column_stack([x, y]), atol=1e-9)
+    # The orbit's own map has one sequence, and ends where x changes its sign.
+    short = orbit.manifold("unstable", length=6.0, spacing=0.1)
+    assert "unexpected_transition" in str(short.ends)
+    assert short.arclength[-1] < 6 or short.arclength[0] > -6
