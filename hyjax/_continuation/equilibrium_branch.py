@@ -207,7 +207,8 @@ class EquilibriumBranch(Shown):
 
     @property
     def unresolved(self) -> tuple[tuple[float, float], ...]:
-        """Intervals of the parameter in which a test function changes sign and no special point explains it."""
+        """Intervals of the parameter in which a test function changes sign, or the number of eigenvalues that grow, and no
+        special point explains it."""
         return computed_once(_search, self)[1]
 
     def plot(self, coordinate: str | None = None, ax=None):
@@ -276,8 +277,23 @@ def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tu
                     unresolved.append((float(branch.values[k]), float(branch.values[k + 1])))
                 elif point := _point(equation, kind, int(i), v, omega, residual):
                     here.append((along, point))
+        if not _explains([point.kind for _, point in here], branch.eigenvalues[k : k + 2].real):
+            unresolved.append((float(branch.values[k]), float(branch.values[k + 1])))
         found += [point for _, point in sorted(here, key=lambda each: each[0])]
     return tuple(_each_once(found)), tuple(dict.fromkeys(unresolved))
+
+
+def _explains(kinds: list[str], rates: np.ndarray) -> bool:
+    """Whether special points of these kinds may change the number of eigenvalues that grow as it changes between two points. An
+    eigenvalue next to zero counts as either."""
+    near = 1e-7 * np.max(np.abs(rates), initial=1e-300)
+    least = np.sum(rates[1] > near) - np.sum(rates[0] > -near)
+    most = np.sum(rates[1] > -near) - np.sum(rates[0] > near)
+    changes = {0}
+    for kind in kinds:
+        steps = {"hopf": (-2, 2), "fold": (-1, 1), "branch-point": (-1, 0, 1)}.get(kind, (0,))
+        changes = {change + step for change in changes for step in steps}
+    return any(least <= change <= most for change in changes)
 
 
 def _each_once(points: list[EquilibriumPoint]) -> list[EquilibriumPoint]:

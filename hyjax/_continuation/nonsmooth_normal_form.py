@@ -147,7 +147,9 @@ def nonsmooth_form(kind: str, unfolding: Unfolding, v: Array, touch: Touch) -> N
     rate = float(columns[n, n] + columns[n, :n] @ moved[:, 0]) * height / float(unfolding.scale[0])
     gain = float(slope @ moved[:, 1]) * height
     beta, slope = columns[:n, -1] * float(unfolding.state_scale), slope * height / float(unfolding.state_scale)
-    exponent = 1.0 if kind == "grazing-sliding" else 0.5 if push > NONE else 1.5
+    # A displacement along the flow is none at the end of the orbit.
+    moves = push > NONE and np.max(np.abs(columns[:n, -1])) > NONE
+    exponent = 1.0 if kind == "grazing-sliding" else 0.5 if moves else 1.5
     persists = exponent == 1.5 or gain > (0 if exponent == 0.5 else -1)
     side = f"{name} {'>' if (rate > 0) != persists else '<'} {value:.6g}"
     words = _words(exponent, jacobian, beta, slope, persists, side)

@@ -26,7 +26,6 @@ from .._orbit.level import Quantity
 from .._orbit.multipliers import eigenvalues, eigenvectors
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
-from .._orbit.problem import computes_with_first
 from .._orbit.return_map import ReturnMap
 from .._results.failure import raise_failure
 from .._results.shown import lanes, one_of_batch, Shown
@@ -39,6 +38,8 @@ from .._system.types import Matrix, Params, Scalar, State, Time
 
 # A guard is on its surface below this, relative to the size of the state, or 1.
 ON_SURFACE = 1e-9
+# An equilibrium is one at these times too, of which no two are in the ratio of small whole numbers.
+TIMES = (0.7390851332, 2.0287578381)
 
 
 class Equilibrium(Shown):
@@ -145,8 +146,8 @@ def equilibrium(
 
     **Returns:** `Equilibrium`, also under `jit` and `vmap`, differentiable in `params` to any order. Its `kind` is `regular`,
     `virtual`, `pseudo` or `boundary`; a virtual one is a result as another, since a branch may pass through it. `result` is
-    `no_equilibrium` where Newton's method does not converge. In a family of equilibria, as of a body that may stand anywhere, an
-    eigenvalue is zero and the result is one near the guess. `ValueError` for a vector field that computes with the time, and for
+    `no_equilibrium` where Newton's method does not converge, and where the field is zero at time 0 alone. In a family of
+    equilibria, as of a body that may stand anywhere, an eigenvalue is zero and the result is one near the guess. `ValueError` for
     arguments of a wrong shape or dtype.
 
     `continuation(equilibrium, where=..., stop=...)` follows it over a parameter, with its folds, Hopf points and boundary
@@ -167,9 +168,6 @@ def equilibrium(
     zero = jnp.zeros((), x.dtype)
     system = sized(system, zero, x, params)
     check_mode(system, mode, zero, jax.ShapeDtypeStruct(x.shape, x.dtype), params)
-    shapes = (jax.ShapeDtypeStruct(each.shape, x.dtype) for each in (zero, x))
-    if computes_with_first(system.mode(mode).vector_field, *shapes, params):
-        raise ValueError(f"equilibrium: the vector field of mode {mode!r} depends on time, and so has no equilibrium.")
     found = _found(system, mode, x, params, max_iterations)
     remedy = "With throw=False the code is in `result`."
     return raise_failure("equilibrium", found, remedy=remedy) if throw else found
@@ -197,7 +195,9 @@ def equilibrium_at(system: HybridSystem, mode: str, x: State, params: Params) ->
     """The record of an equilibrium at `x`, without further iterations."""
     k = flowing(system, mode)
     residual, jacobian, _ = with_columns(lambda y: (balance(system, mode, x.at[:k].set(y), params), None), x[:k])
-    largest = jnp.max(jnp.abs(residual))
+    # At other times too: whether a field computes with the time does not say whether it depends on it.
+    later = [balance(system, mode, x, params, time) for time in TIMES]
+    largest = jnp.max(jnp.abs(jnp.stack([residual, *later])))
     size = jnp.maximum(1, jnp.max(jnp.abs(jacobian), initial=0)) * jnp.maximum(1, jnp.max(jnp.abs(x)))
     sound = jax.lax.stop_gradient(largest <= rounding(x) * size)
     nan = lambda value: nan_unless(sound, value)
@@ -232,9 +232,9 @@ def sliding_surfaces(system: HybridSystem, mode: str) -> list[Guard]:
     return [surface for surface, sign in zip(side.flows.surfaces, side.signs, strict=True) if not sign]
 
 
-def balance(system: HybridSystem, mode: str, x: State, params: Params) -> Array:
+def balance(system: HybridSystem, mode: str, x: State, params: Params, time: float = 0.0) -> Array:
     """The left side of the equation of an equilibrium, of the flowing coordinates."""
-    t, k = jnp.zeros((), x.dtype), flowing(system, mode)
+    t, k = jnp.asarray(time, x.dtype), flowing(system, mode)
     rate = system.mode(mode).vector_field(t, x, params)[:k]
     for surface in sliding_surfaces(system, mode):
         value, up = jax.value_and_grad(lambda x, h=surface: jnp.asarray(h(t, x, params), x.dtype))(x)

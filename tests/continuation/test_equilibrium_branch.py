@@ -202,3 +202,17 @@ def test_a_batch_of_branches():
         assert_allclose(branches[k].values, a * branches[k].x[:, 0] ** 2, atol=1e-9)
         assert abs(branches[k].special_points[0].value) < 1e-13
     assert str(branches) == "2 branches of equilibria"
+
+
+@pytest.mark.medium
+def test_what_is_not_located_is_said():
+    """Two pairs become unstable at values that no step tells apart: the product of all sums keeps its sign."""
+
+    def field(t, x, p):
+        turn = lambda a, b, growth: [growth * a - b - a**3, a + growth * b]
+        return jnp.stack([*turn(x[0], x[1], p), *turn(x[2], 2 * x[3], 1.001 * p - 1e-4)])
+
+    branch = branch_of(alone(field, "a", "b", "c", "d"), "flow", np.zeros(4), jnp.array(-0.5), stop=0.5)
+    assert branch.special_points == () and len(branch.unresolved) == 1
+    low, high = branch.unresolved[0]
+    assert low < 0 < high
