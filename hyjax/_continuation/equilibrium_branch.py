@@ -277,7 +277,7 @@ def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tu
                     unresolved.append((float(branch.values[k]), float(branch.values[k + 1])))
                 elif point := _point(equation, kind, int(i), v, omega, residual):
                     here.append((along, point))
-        if not _explains([point.kind for _, point in here], branch.eigenvalues[k : k + 2].real):
+        if not _explains([point.kind for _, point in here], np.real(branch.eigenvalues[k : k + 2])):
             unresolved.append((float(branch.values[k]), float(branch.values[k + 1])))
         found += [point for _, point in sorted(here, key=lambda each: each[0])]
     return tuple(_each_once(found)), tuple(dict.fromkeys(unresolved))

@@ -51,6 +51,7 @@ def test_two_surfaces():
     assert_allclose(rest.eigenvalues, [-1 + 2j, -1 - 2j], atol=1e-13)
 
 
+@pytest.mark.medium
 def test_derivatives_are_those_of_the_implicit_function():
     root = lambda p: hj.phase.equilibrium(alone(lambda t, x, p: p - x**2, "x"), "flow", jnp.array([2.0]), p)
     p = jnp.array(2.0)
