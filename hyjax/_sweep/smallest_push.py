@@ -44,8 +44,8 @@ from .edge_state import bisected, comes_back, POINTS, THIN, tracked
 SIZES, DIRECTIONS, INSTANTS, STARTS, ITERATIONS = 16, 12, 6, 4, 15
 # Distances from the edge state in units of that of the orbit: where Newton's method starts, and where rounding may end it.
 NEAR, SETTLED = 5.0, 1e-3
-# The largest number of strides.
-LONGEST = 60
+# The largest numbers of strides, and of bisections that lead to an edge state.
+LONGEST, ROUNDS = 60, 30
 
 
 class Pushed(eqx.Module):
@@ -163,11 +163,11 @@ class SmallestPush(Shown):
 
     **Attributes:** `push`: $u$, along each direction and of each parameter, shape `(pushes,)`; `size`: its length $|u|$;
     `instant`: the time $\tau$ of the orbit, from its start; `before`, `after`: the states before and after the push. `edge`: the
-    edge state to which the pushed orbit comes. `force`: $\nu$, of $u + \nu\,c_u = 0$. `strides`: $k$. `certified`: the smallest
-    of 1e-12, 1e-11, ... for which the push smaller by that part comes back to the orbit, and the one larger by it does not, by
-    iteration; infinite where none does. `result`: `optimum_not_found` where Newton's method did not converge, or a smaller push
-    was seen to leave the basin, one that is not on the stable manifold of the edge state; then `push` is that one. `pushed`,
-    `border`, `orbit`: what was computed with.
+    edge state to which the pushed orbit comes, `None` where none is known. `force`: $\nu$, of $u + \nu\,c_u = 0$. `strides`: $k$.
+    `certified`: the smallest of 1e-12, 1e-11, ... for which the push smaller by that part comes back to the orbit, and the one
+    larger by it does not, by iteration; infinite where none does. `result`: `optimum_not_found` where Newton's method did not
+    converge, or a smaller push was seen to leave the basin, one that is not on the stable manifold of the edge state; then `push`
+    is that one. `pushed`, `border`, `orbit`: what was computed with.
 
     **Example:**
 
@@ -188,13 +188,13 @@ class SmallestPush(Shown):
     instant: Scalar
     before: State
     after: State
-    edge: PeriodicOrbit
+    edge: PeriodicOrbit | None
     force: Scalar
     strides: int
     certified: float
     result: RESULTS
     pushed: Pushed
-    border: Border
+    border: Border | None
     orbit: PeriodicOrbit
 
     def _tables(self):
@@ -203,17 +203,21 @@ class SmallestPush(Shown):
         return (Table("smallest push", [*rows, ("result", str(self.result))]),)
 
     def gradient(self) -> Params:
-        r"""The derivative of `size` by the parameters, shaped like these: $\nu\,c_p / |u|$, by the envelope theorem."""
+        r"""The derivative $\nu\,c_p / |u|$ of `size`, shaped like the parameters; `ValueError` where no edge state is known."""
+        edge, border = self.edge, self.border
+        if edge is None or border is None:
+            raise ValueError("gradient: no edge state is known, on whose stable manifold the push ends.")
         flat, unravel = ravel_pytree(self.orbit.params)
         names, free, v = self.pushed.directions, self.pushed.free, jnp.append(self.push, self.instant)
 
         def height(flat):
             params = unravel(flat)
             orbit = periodic_orbit(self.pushed.lap.step, self.orbit.x, params, throw=False)
-            edge = periodic_orbit(self.border.lap.step, self.edge.x, params, throw=False)
-            lap, there = Lap(self.pushed.lap.step, params, orbit.period), Lap(self.border.lap.step, params, edge.period)
-            border = Border(there, edge.x, self.border.multiplier, self.border.left)
-            return border.height(*pushes_of(orbit, lap, self.pushed.arc, names, free).after(v), self.strides)[0]
+            saddle = periodic_orbit(border.lap.step, edge.x, params, throw=False)
+            lap, there = Lap(self.pushed.lap.step, params, orbit.period), Lap(border.lap.step, params, saddle.period)
+            return Border(there, saddle.x, border.multiplier, border.left).height(
+                *pushes_of(orbit, lap, self.pushed.arc, names, free).after(v), self.strides
+            )[0]
 
         return unravel(self.force * short_run(jax.jacfwd(height))(flat) / self.size)
 
@@ -245,8 +249,9 @@ def smallest_push(
     for `edge_state`. `largest`: the largest size that is tried, by default the largest coordinate of the orbit. `max_strides`,
     `closeness`: as for `edge_state`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
-    **Returns:** a `SmallestPush`, whose `gradient()` is that of the size. `ValueError` for an orbit or directions that cannot be
-    used, where no push that was tried leaves the basin, and where the border leads to no edge state.
+    **Returns:** a `SmallestPush`, whose `gradient()` is that of the size. `result` is `optimum_not_found` where no minimum on the
+    stable manifold of an edge state is smaller than the pushes that were seen to leave the basin. `ValueError` for an orbit or
+    directions that cannot be used, and where no push that was tried leaves the basin.
 
     **Example:**
 
@@ -280,17 +285,19 @@ def smallest_push(
         raise ValueError(f"smallest_push: no push up to largest={largest} left the basin. Give a larger one.")
     found.sort(key=lambda each: np.linalg.norm(each[0][1][:-1]))
     if edge is None:
-        (inside, outside), _, fates = found[0]
-        pair = fates(np.stack([inside, outside]))[1]
         back = lambda x: _back(lap, nodes, jnp.asarray(x), near, max_strides)
-        edge = tracked(lap, (pair[0], pair[1]), back, max(size, largest), 30)
-        if edge is None:
-            raise ValueError("smallest_push: the border of the basin led to no edge state. Give edge=.")
-    border, best, apart = border_of(edge), None, float(jnp.max(jnp.abs(orbit.x - edge.x)))
-    for (_, outside), pushed, fates in found[:STARTS]:
-        solved = _minimum(pushed, border, outside, instants is None, apart)
-        if solved is not None and (best is None or np.linalg.norm(solved[0][:-1]) < np.linalg.norm(best[0][:-1])):
-            best = *solved, pushed, fates
+        pairs = (fates(np.stack(start))[1] for start, _, fates in found[:STARTS])
+        led = (tracked(lap, (pair[0], pair[1]), back, max(size, largest), ROUNDS) for pair in pairs)
+        edge = next((each for each in led if each is not None), None)
+    best, border = None, None if edge is None else border_of(edge)
+    if border is not None:
+        apart = float(jnp.max(jnp.abs(orbit.x - border.x)))
+        solved = [
+            (*minimum, pushed, fates)
+            for (_, outside), pushed, fates in found[:STARTS]
+            if (minimum := _minimum(pushed, border, outside, instants is None, apart)) is not None
+        ]
+        best = min(solved, key=lambda each: np.linalg.norm(each[0][:-1]), default=None)
     (inside, seen), pushed, fates = found[0]
     missed = best is None or np.linalg.norm(seen[:-1]) < (1 - 1e-6) * np.linalg.norm(best[0][:-1])
     if missed:

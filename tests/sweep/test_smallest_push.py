@@ -10,6 +10,7 @@ from systems import ROLLED
 from test_continuation import mapping
 
 import hyjax as hj
+from hyjax.models import simplest_walker as walker
 
 # The basin of 0 is |x - f(y)| < 1 with f = -a y^2 + c y^3, and its border towards (1, 0) the stable manifold of that saddle.
 bend = lambda y, p: -p["a"] * y**2 + p["c"] * y**3
@@ -71,3 +72,39 @@ def test_other_curves_and_bad_input():
         hj.smallest_push(edge, directions=("x0",))
     with pytest.raises(ValueError, match="edge must have one multiplier outside"):
         hj.smallest_push(rest, directions=jnp.eye(3)[:2], edge=rest, largest=2.0)
+
+
+@pytest.mark.slow
+def test_a_kick_of_a_parameter():
+    """x -> x^2 + p: a change of p in one lap leads to x = p, and 1 is the border. The edge state is found on the way."""
+    system = mapping(lambda x, p: x**2 + p["force"], 1)
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED)
+    rest = hj.periodic_orbit(step, jnp.array([0.01, 0.0]), {"force": jnp.array(0.0)})
+    least = hj.smallest_push(rest, where=lambda p: p["force"], instants=(0.5,), largest=2.0)
+    assert_allclose(least.size, 1, rtol=1e-13)
+    assert_allclose(least.edge.x, [1, 0], atol=1e-12)
+    assert least.certified == 1e-12 and least.instant == 0.5
+    assert_allclose(least.after, least.before)
+
+
+@pytest.mark.slow
+def test_the_walkers_push_agrees_with_iteration():
+    """At a slope of 0.004 the short gait is the edge state, the basin has a smooth border, and the worst time is that just after
+    the strike. Pushes of all smaller sizes come back, at whatever time."""
+    params = walker.Params(jnp.array(0.004))
+    orbit = hj.periodic_orbit(walker.step, walker.guess(params), params)
+    least = hj.smallest_push(orbit, directions=("theta_rate",), largest=0.02)
+    short = walker.after_strike(params, jnp.array(0.1488), jnp.array(-0.1588))
+    assert_allclose(least.edge.x, hj.periodic_orbit(walker.step, short, params).x, atol=1e-10)
+    assert least.certified <= 1e-11 and least.instant == 0 and least.push[0] > 0
+
+    def comes_back(size, time):
+        x = hj.simulate(walker.system, orbit.x, params, mode="swing", t1=time).x if time else orbit.x
+        x = x + size * jnp.eye(4)[1]
+        run = hj.simulate(walker.system, x, params, mode="swing", t1=80.0, throw=False)
+        return run.result == "successful" and np.max(np.abs(run.x_starts[run.jumps] - orbit.x)) < 1e-3
+
+    # From 20 strides of another program.
+    for size in (0.2, 0.6, 0.999, -0.6, -0.999):
+        assert comes_back(size * least.size, 0.0) and comes_back(size * least.size, 1.5)
+    assert not comes_back(1.001 * least.size, 0.0)
