@@ -31,11 +31,12 @@ from .._orbit.chain import Chain, follow_chain, return_matrices
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
+from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
-from .curve import PseudoArclength, raise_branch, Stop
+from .curve import PseudoArclength, Stop
 from .grazing import AtTouch, possible_touches, solve_grazing, Touch
 from .invariant_circle import invariant_circles, InvariantCircles
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
@@ -142,7 +143,8 @@ class SpecialPoint(Shown):
         form = self.normal_form
         assert isinstance(form, NormalForm)
         found = invariant_circles(self.unfolding, form, stop, amplitude, n_angles, method)
-        return raise_branch("invariant_circles", found) if throw else found
+        remedy = "Beyond the last circle, in the attribute `result` of this error, give more n_angles, or stop before."
+        return raise_failure("invariant_circles", found, remedy=remedy) if throw else found
 
     def __str__(self) -> str:
         x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))

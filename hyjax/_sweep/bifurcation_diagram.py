@@ -30,7 +30,7 @@ class Diagram(Shown):
 
     **Attributes:** `branch`. `loci`: each a `Locus`, over the same two parameters; each curve once. `special_points`: of
     codimension two, each once. `attractors`: a dataset of `hyjax.attractor` over the ranges of the branch and of the second
-    parameter, iterated from the orbits of the branch, swept over both; or `None`.
+    parameter, iterated from the nearest stable orbits of the branch; or `None`.
 
     **Example:**
 
@@ -115,14 +115,16 @@ def _lies_on(found: Locus, point: SpecialPoint, kind: str) -> bool:
 
 
 def _attractors(branch: Branch, where: Where, stop: tuple[float, float], grid: tuple[int, int], n_strides: int):
-    """The attractors over both parameters, from the orbit in the middle of the stable part of the branch, or of all of it."""
+    """The attractors over both parameters, from the orbits of the branch, a stable one where there is one near."""
     unfolding = branch.unfolding
-    stable = np.flatnonzero(branch.stable)
-    start = branch.orbit(int(stable[len(stable) // 2] if stable.size else len(branch) // 2))
     first = lambda params: jax.tree.leaves(params)[unfolding.free[0]]
     values = np.linspace(branch.values.min(), branch.values.max(), grid[0]), np.linspace(*stop, grid[1])
     step = ReturnMap(unfolding.problem.system, sequence=unfolding.problem.sequence, integrator=unfolding.integrator)
+    # An unstable orbit counts as further away by the whole length of the branch.
+    unstable = jnp.where(jnp.asarray(branch.stable), 0, np.ptp(branch.values))
+    states, own = jnp.asarray(branch.x) * (1 + 1e-4), jnp.asarray(branch.values)
+    near = lambda params: states[jnp.argmin(jnp.abs(own - first(params)) + unstable)]
     return attractor(
-        step, start, unfolding.params, where=lambda params: (first(params), where(params)), values=values,
+        step, near, unfolding.params, where=lambda params: (first(params), where(params)), values=values,
         n_strides=n_strides, keep=64, max_period=32, throw=False,
     )  # fmt: skip
