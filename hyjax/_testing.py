@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from ._continuation.switching import crossing_branches
     from ._sweep import attractor, batches as batches_module, workers
     from ._sweep.attractor import _period, iterated
-    from ._sweep.basin import passes_to_outcome
+    from ._sweep.basin import _exponent, passes_to_outcome
     from ._sweep.batches import BatchMap
     from ._sweep.chunks import ChunkSolver
     from ._sweep.continued_starts import CoarseGrid, is_far, march

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     import xarray
 
 
+# The names of the dataset's own variables and dimensions.
+RESERVED = {
+    "outcome", "strides", "result", "last", "coordinate", "fate", "share", "share_error", "uncertainty_exponent",
+    "border_dimension",
+}  # fmt: skip
+
+
 def passes_to_outcome(pass_map: PassMap, n_outcomes: int, common, lane) -> dict[str, Array]:
     """Passes of a map from one initial state, until a state is near an orbit or a terminal mode is entered.
 
@@ -136,8 +143,11 @@ def basin(
     attribute `flag_meanings` (the orbits in their order, counted from 1, the `outcomes`, `no step` where a stride failed for
     another reason, such as a mode that is not in the sequence, and `undecided` after the largest number of strides);
     `strides`, the number taken; `last`, the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the
-    code of a stride that failed. `ValueError` for axes or orbits that cannot be used; `SolveError` where the executor's
-    workers fail; `ImportError` without xarray.
+    code of a stride that failed. Of the grid as a sample: `share`, the part of the points with each outcome, over `fate`, its
+    name, with the binomial standard error `share_error`; `uncertainty_exponent` $\alpha$, of the share
+    $\epsilon^\alpha$ of pairs of points at the distance $\epsilon$ whose outcomes differ, for equidistant axes of 8 points or
+    more, 1 where the border is smooth; and `border_dimension`, the number of axes less $\alpha$. `ValueError` for axes or orbits
+    that cannot be used; `SolveError` where the executor's workers fail; `ImportError` without xarray.
 
     **Example:**
 
@@ -151,7 +161,8 @@ def basin(
     >>> found.outcome.values.tolist(), found.outcome.flag_meanings
     ([[1, 0], [0, 0]], 'orbit_1 no_step undecided')
 
-    Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363.
+    Source: Schwab and Wisse (2001), *Basin of attraction of the simplest walking model*, Proc. DETC, VIB-21363; McDonald,
+    Grebogi, Ott, Yorke (1985), *Fractal basin boundaries*, Physica D 17, 125-153, for the exponent.
     """
     xarray = load_xarray()
     require_map(step, "basin")
@@ -190,7 +201,7 @@ def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) 
     for name, axis in values.items():
         if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
             raise ValueError(f"basin: the values of the axis {name} must be finite numbers in one dimension.")
-    if clash := sorted(set(values) & {"outcome", "strides", "result", "last", "coordinate"}):
+    if clash := sorted(set(values) & RESERVED):
         raise ValueError(f"basin: the axes {clash} have names of the dataset's variables. Choose other names.")
     if coordinates is not None and tuple(values) != coordinates:
         raise ValueError(
@@ -234,7 +245,22 @@ def _labelled(xarray, found, values, orbits, outcomes, chosen: ChosenMap, units:
         "result": (dims, found["result"].reshape(shape), code_attributes()),
         "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1), units_attribute(chosen.coordinates, units)),
     }
+    share, exponent = np.bincount(outcome, minlength=len(meanings)) / outcome.size, _exponent(outcome.reshape(shape))
+    data |= {
+        "share": ("fate", share), "share_error": ("fate", np.sqrt(share * (1 - share) / outcome.size)),
+        "uncertainty_exponent": ((), exponent), "border_dimension": ((), len(dims) - exponent),
+    }  # fmt: skip
     coords: dict[str, Any] = {name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}
-    coords["coordinate"] = list(chosen.coordinates)
+    coords["coordinate"], coords["fate"] = list(chosen.coordinates), meanings
     found = xarray.Dataset(data, coords, {"parameters": str(named_leaves(chosen.params))} | chosen.described)
     return described(found, {name: in_words(name) for name in values})
+
+
+def _exponent(outcome: np.ndarray) -> float:
+    r"""The exponent $\alpha$ of the share $\epsilon^\alpha$ of pairs of points, $\epsilon = 1, 2, 4, \dots$ steps of the grid
+    apart along an axis, whose outcomes differ: 1 for a smooth border. NaN unless two distances have such pairs."""
+    steps = 2 ** np.arange(max(int(np.log2(min(outcome.shape))) - 1, 0))
+    along = [np.moveaxis(outcome, axis, 0) for axis in range(outcome.ndim)]
+    shares = np.array([np.mean(np.concatenate([np.ravel(x[k:] != x[:-k]) for x in along])) for k in steps])
+    seen = shares > 0
+    return float(np.polyfit(np.log(steps[seen]), np.log(shares[seen]), 1)[0]) if np.sum(seen) > 1 else np.nan

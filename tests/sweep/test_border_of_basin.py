@@ -1,11 +1,53 @@
-"""The border of a basin and the stable manifold of the saddle on it."""
+"""The border of a basin: the stable manifold of the saddle on it, and its dimension."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from systems import ROLLED
+from test_continuation import mapping
 
 import hyjax as hj
+from hyjax._testing import _exponent
 from hyjax.models import simplest_walker as walker
+
+
+@pytest.mark.medium
+def test_shares_and_dimension_of_a_disc():
+    """z -> 2 + (z - 2)^2: the basin of 2 is a disc with the radius 1."""
+    disc = mapping(lambda x, p: jnp.stack([2 + (x[0] - 2) ** 2 - x[1] ** 2, 2 * (x[0] - 2) * x[1]]), 2)
+    step = hj.ReturnMap(disc, sequence=("run",), integrator=ROLLED)
+    rest = hj.periodic_orbit(step, jnp.array([2.01, 0.01, 0.0]), {})
+    axis = np.linspace(-1.5, 1.5, 64)
+    found = hj.basin(
+        step, {}, orbits=rest, axes={"x": 2 + axis, "y": axis}, max_strides=30, progress=False,
+        initial=lambda p, x, y: jnp.stack([x, y, 0 * x]), closeness=1e-2,
+    )  # fmt: skip
+    shares = dict(zip(found.fate.values, found.share.values, strict=True))
+    # A grid errs less than a random sample.
+    assert_allclose(shares["orbit 1"], np.pi / 9, atol=2 * float(found.share_error[0]))
+    assert_allclose(sum(shares.values()), 1)
+    # A smooth border, on a grid of 64 steps: to a tenth.
+    assert_allclose(found.uncertainty_exponent, 1, atol=0.1)
+    assert_allclose(found.border_dimension, 2 - float(found.uncertainty_exponent))
+
+
+def test_the_exponent_of_cantors_set():
+    """Outcomes that change at the ends of the gaps of Cantor's set have the exponent 1 - log 2 / log 3."""
+    digits, x, outcome, open_ = (
+        12,
+        np.linspace(0, 1, 2**15, endpoint=False) + 1e-6,
+        np.zeros(2**15, int),
+        np.ones(2**15, bool),
+    )
+    for level in range(digits):
+        x = 3 * x
+        gap = open_ & (np.floor(x) == 1)
+        outcome[gap] = 1 + level
+        open_, x = open_ & ~gap, x - np.floor(x)
+    # Distances are powers of 2 and gaps powers of 3: the share is periodic in the logarithm, within a few percent.
+    assert_allclose(_exponent(outcome), 1 - np.log(2) / np.log(3), atol=0.03)
+    assert np.isnan(_exponent(np.zeros((8, 8))))
 
 
 @pytest.mark.slow
