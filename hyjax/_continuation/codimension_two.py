@@ -22,10 +22,12 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 9 and Se
 Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 4, for the compound matrix.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
@@ -33,13 +35,13 @@ from jaxtyping import Array, Float
 
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
-from .._numerics.newton import newton
+from .._numerics.newton import newton, Root
 from .._orbit.multipliers import eigenvalues
 from .curve import tangent_to
-from .detection import changes_sign
+from .detection import changes_sign, ZERO
 from .grazing import grazing_equation, Touch
 from .normal_form import expansion, FORMS
-from .special_points import point_at, SpecialPoint
+from .special_points import grazing_point, locate_grazing, missing, point_at, SpecialPoint
 from .unfolding import bordered, borders, Unfolding
 
 PAIR = "neimark-sacker"
@@ -93,6 +95,13 @@ def search(
 ) -> tuple[SpecialPoint, ...]:
     """The points of codimension two between the `points` of a locus, in their order along it."""
     columns = points["v"], points["tangent"], points["jacobian"][:, :-1], points["multipliers"]
+    places = list(itertools.starmap(Place, zip(*columns, strict=True)))
+    if touch is not None:
+        # With the multipliers of the side that misses the guard.
+        _, (_, (_, x, image, _)) = _grazing_of(unfolding, touch, jnp.asarray(places[0].v))
+        touch = missing(touch, x, image)
+        moved = lambda each: _corrected(unfolding, touch, kind, jnp.asarray(each.v), jnp.asarray(each.tangent), accept)
+        places = [Place(*map(np.asarray, moved(each)[0])) for each in places]
     cubics: dict[bytes, float] = {}
 
     def cubic(place: Place) -> float:
@@ -102,7 +111,7 @@ def search(
         return cubics[key]
 
     found = []
-    for a, b in itertools.pairwise(itertools.starmap(Place, zip(*columns, strict=True))):
+    for a, b in itertools.pairwise(places):
         here = {}
         for name, test in _tests(kind, a, b, cubic).items():
             if changes_sign(test(a), test(b)):
@@ -196,10 +205,43 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
         return share, None
     # That of the pair where there is one, of a pair that is 1 or -1 a real one, else that of the fold.
     cosine = np.clip(sum(pairs[0]).real / 2, -1, 1) if pairs else None
-    real = -1.0 if "1:2" in name or (kind == "period-doubling" and "fold" not in name) else 1.0
+    real = -1.0 if "1:2" in name or ("flip" in name and "fold" not in name) else 1.0
     multiplier = real if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
     columns = [jnp.asarray(each) for each in (place.v, place.jacobian, multiplier, place.tangent, residual)]
-    return share, _point(unfolding, name, *columns, accept)
+    return share, _point(unfolding, touch, name, *columns, accept)
+
+
+def at_end(unfolding: Unfolding, kind: str, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
+    """Where a locus of multipliers meets the end of branches, such as grazing, near its last point `v`: the zero of the test
+    function along the locus of grazing; or None if there is none."""
+    from scipy.optimize import root_scalar  # takes a third of a second
+
+    y, values = unfolding.split(v)
+    # At first with one parameter free.
+    one = dataclasses.replace(
+        unfolding,
+        params=unfolding.params_at(values),
+        free=unfolding.free[1:],
+        origin=values[1:],
+        scale=unfolding.scale[1:],
+    )
+    start = one.join(y, values[1:])
+    end = locate_grazing(one, start, jnp.append(tangent[:-2], tangent[-1]), accept)
+    if end is None or end.touch is None:
+        return None
+    before, second = one.split(end.v)
+    origin = unfolding.join(before, jnp.append(values[0], second))
+    touch = eqx.tree_at(lambda touch: touch.jump, end.touch, jnp.array(not np.isfinite(end.orbit.multipliers).all()))
+    tangent = _corrected(unfolding, touch, end.kind, origin, jnp.zeros_like(origin).at[-2].set(1), accept)[0].tangent
+    at = lambda s: _corrected(unfolding, touch, end.kind, origin + s * tangent, tangent, accept)
+    test = lambda s: CROSSINGS[kind](np.asarray(at(s)[0].multipliers))
+    s = root_scalar(test, x0=0.0, x1=1e-4, method="secant", xtol=1e-15, maxiter=30).root
+    place, residual, converged = at(s)
+    if not converged or not abs(test(s)) < ZERO:
+        return None
+    multiplier = SHIFTS.get(kind, 0) or _apart(kind, np.asarray(place.multipliers))[0][0]
+    name, known = _meeting(end.kind, kind), (place.v, place.jacobian, jnp.asarray(multiplier), place.tangent)
+    return _point(unfolding, end.touch, name, *known, residual, accept)
 
 
 @long_run
@@ -221,5 +263,18 @@ def _corrected(
 
 
 @long_run
-def _point(unfolding: Unfolding, *known) -> SpecialPoint:
-    return point_at(unfolding.rolled(), *known)
+def _grazing_of(unfolding: Unfolding, touch: Touch, v: Array):
+    return grazing_equation(unfolding, touch, v)
+
+
+@long_run
+def _point(unfolding: Unfolding, touch: Touch | None, name: str, v, dF, multiplier, tangent, residual, accept):
+    unfolding = unfolding.rolled()
+    if touch is None:
+        return point_at(unfolding, name, v, dF, multiplier, tangent, residual, accept)
+    _, known = grazing_equation(unfolding, touch, v)
+    # The Jacobian's last row, of the guard, is not read.
+    columns = jnp.concatenate([dF, dF[:1]])
+    root = Root(v, (columns, *known), residual, jnp.array(True), jnp.array(0), v)
+    point = grazing_point(unfolding, name, touch, root, columns, tangent)
+    return dataclasses.replace(point, multiplier=multiplier.astype(point.multiplier.dtype))

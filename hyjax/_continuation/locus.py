@@ -21,7 +21,7 @@ from .._results.table import Table
 from .._system.where import one_leaf, Where
 from .branch import Points
 from .branch_report import special_points_table
-from .codimension_two import locus_equation, PAIR, search, SHIFTS
+from .codimension_two import at_end, locus_equation, PAIR, search, SHIFTS
 from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, raise_branch, Stop
 from .grazing import Touch
 from .special_points import SpecialPoint
@@ -39,6 +39,8 @@ CURVES = {
     "fold-neimark-sacker": ("fold", PAIR),
     "flip-neimark-sacker": ("period-doubling", PAIR),
 } | {kind: (kind,) for kind in (*SHIFTS, PAIR)}
+# Where a locus of grazing meets another one: the curve of grazing is followed.
+MEETINGS = ("fold-", "flip-", "neimark-sacker-")
 # The amplitudes at which a curve of doubled orbits begins, each tried where the last failed.
 AMPLITUDES = (1e-2, 2.5e-3, 6e-4)
 
@@ -122,7 +124,9 @@ def locus(
 
 def curves_through(point: SpecialPoint) -> tuple[str, ...]:
     """The kinds of the curves over two parameters that pass through a point or begin there."""
-    return (point.kind,) if point.touch is not None else CURVES.get(point.kind, ())
+    if point.touch is None:
+        return CURVES.get(point.kind, ())
+    return (next(point.kind.removeprefix(each) for each in (*MEETINGS, "") if point.kind.startswith(each)),)
 
 
 class Locus(Points):
@@ -159,7 +163,8 @@ class Locus(Points):
         """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
         `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of doublings `generalized-flip`, `resonance-1:2`, `fold-flip`,
         `flip-neimark-sacker`; of Neimark-Sacker points `chenciner`, `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`,
-        `flip-neimark-sacker`."""
+        `flip-neimark-sacker`; and where such a curve meets grazing, or another end of branches, `fold-grazing`, `flip-grazing`,
+        `neimark-sacker-grazing`."""
         return computed_once(_special_points_of, self)
 
     @property
@@ -173,7 +178,16 @@ class Locus(Points):
 
 
 def _special_points_of(found: Locus) -> tuple[SpecialPoint, ...]:
-    return search(found.unfolding, found.touch, found.kind, found._points, _accept(found.unfolding))
+    points, accept = found._points, _accept(found.unfolding)
+    inside = search(found.unfolding, found.touch, found.kind, points, accept)
+    stuck = np.asarray(found.curves.stuck)
+    # The first of the points is the end in the second direction.
+    ends = [at for at, way in ((0, 1), (-1, 0)) if way < len(stuck) and stuck[way] and found.touch is None]
+    beyond = {
+        at: at_end(found.unfolding, found.kind, *(jnp.asarray(points[name][at]) for name in ("v", "tangent")), accept)
+        for at in ends
+    }
+    return tuple(each for each in (beyond.get(0), *inside, beyond.get(-1)) if each is not None)
 
 
 def _accept(unfolding: Unfolding) -> Array:

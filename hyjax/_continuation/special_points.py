@@ -374,18 +374,10 @@ def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array
         if (touch.at_start or touch.at_border) and not jnp.abs(root.aux[0][-1] @ tangent) > STILL:
             # The guard is zero at the start of the arc, or the border at its end, all along the branch.
             continue
-        if (
-            touch.taken
-            and not (touch.at_start or touch.at_border)
-            and image.shape == x.shape
-            and jnp.allclose(image, x, rtol=1e-6)
-        ):
-            # The reset changes nothing: the orbit is the same without the reset, and has finite multipliers.
-            missed = eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False))
-            columns = solve_grazing(unfolding, missed, root.y, accept, jnp.array(1)).aux[0]
-        else:
-            columns = root.aux[0]
-        return _grazing(unfolding, touch, root, columns, tangent)
+        miss = missing(touch, x, image)
+        columns = root.aux[0] if miss is touch else solve_grazing(unfolding, miss, root.y, accept, jnp.array(1)).aux[0]
+        kind = _kind_of_end(unfolding, touch, root)
+        return grazing_point(unfolding, kind, touch, root, columns, tangent)
     return None
 
 
@@ -395,8 +387,19 @@ def _vanishes(touch: Touch, chain: Chain, at_touch: AtTouch) -> bool:
     return bool((jnp.abs(at_touch[3]) < 1e-8) & (rising < 1e-6))
 
 
-def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tangent: Array) -> SpecialPoint:
-    problem, (_, chain, (t_touch, x_touch, *_)) = unfolding.problem, root.aux
+def missing(touch: Touch, x: Array, image: Array) -> Touch:
+    """The touch on the side that misses the guard, where the reset of a taken one changes nothing: the orbit is the same without
+    the reset, and has finite multipliers."""
+    same = image.shape == x.shape and bool(jnp.allclose(image, x, rtol=1e-6))
+    misses = same and touch.taken and not (touch.at_start or touch.at_border)
+    return eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False)) if misses else touch
+
+
+def grazing_point(
+    unfolding: Unfolding, kind: str, touch: Touch, root: Root, columns: Array, tangent: Array
+) -> SpecialPoint:
+    """The special point at a root of `grazing_equation`. `columns`: its Jacobian, on the side that misses the guard."""
+    problem, (_, chain, _) = unfolding.problem, root.aux
     _, values = unfolding.split(root.y)
     n, x = columns.shape[0] - 1, chain.nodes[0]
     spectrum = eigenvalues(unfolding.around(columns[:n]))
@@ -411,20 +414,21 @@ def _grazing(unfolding: Unfolding, touch: Touch, root: Root, columns: Array, tan
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
         residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], jacobian=columns[:n], unfolding=unfolding,
-        kind=_kind_of_end(unfolding, touch, orbit, t_touch, x_touch), touch=touch,
+        kind=kind, touch=touch,
     )  # fmt: skip
 
 
-def _kind_of_end(unfolding: Unfolding, touch: Touch, orbit: PeriodicOrbit, t: Scalar, x: Array) -> str:
+def _kind_of_end(unfolding: Unfolding, touch: Touch, root: Root) -> str:
     """The kind of a point at which a branch ends, by time and state at its touch."""
-    way = unfolding.problem.system.way(touch.transition)
+    _, _, (t, x, *_) = root.aux
+    way, params = unfolding.problem.system.way(touch.transition), unfolding.params_at(unfolding.split(root.y)[1])
     border = border_of(way)
     if touch.at_start:
         return "corner"
     if touch.at_border:
         assert border is not None
-        return "switching-sliding" if leads_in(border, t, x, orbit.params) else "crossing-sliding"
+        return "switching-sliding" if leads_in(border, t, x, params) else "crossing-sliding"
     if border is not None:
         # The field before the surface is tangent to it: beyond, the flow slides where the other field leads back.
-        return "grazing-sliding" if border(t, x, orbit.params) > 0 else "grazing"
+        return "grazing-sliding" if border(t, x, params) > 0 else "grazing"
     return "adding-sliding" if is_tangency(way) else "grazing"

@@ -221,3 +221,40 @@ def test_diagram():
     assert np.all(found.attractors.period[inside.values, 2] == 1) and inside.sum() > 5
     with pytest.raises(ValueError, match=r"Branch\.diagram: stop=1\.0 must be the bounds"):
         branch.diagram(where=lambda p: p["beta"], stop=1.0)
+
+
+def guarded():
+    """The map r x (1 - x) - c, whose state rests above a hill of the height h for half of the time: it grazes at x = h."""
+    jump = lambda t, x, p: jnp.stack([p["r"] * x[0] * (1 - x[0]) - p["c"], 0 * x[1]])
+    year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), ("x", "clock"))
+    hill = lambda t, x, p: x[0] - p["h"] + (x[1] - 0.5) ** 2
+    ends = (hj.Transition(name, "low", lambda t, x, p: 1 - x[1], jump) for name in ("low", "high"))
+    return hj.HybridSystem(
+        {"low": year, "high": year}, (*ends, hj.Transition("low", "high", hill, lambda t, x, p: x + 0.1))
+    )
+
+
+GUARDED = guarded()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), [("period-doubling", "flip-grazing"), ("fold", "fold-grazing")])
+def test_a_locus_meets_grazing(kind, name):
+    """The doubling of x = 1 - 1/r is at r = 3, for c = 0; the fold at x = (r - 1) / (2 r). Seen from its end at the hill, and
+    along the curve of grazing."""
+    params = {"r": jnp.array(2.9), "c": jnp.array(0.0), "h": jnp.array(0.3 if kind == "period-doubling" else 0.05)}
+    step = hj.ReturnMap(GUARDED, sequence=("low",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([0.65, 0.0]), params)
+    first, expected = ("r", (3, 2 / 3)) if kind == "period-doubling" else ("c", (1.9**2 / 11.6, 1.9 / 5.8))
+    branch = hj.continuation(
+        orbit, where=lambda p: p[first], stop=(2.5, 3.2) if first == "r" else (-0.1, 0.5), throw=False
+    )
+    point = next(each for each in branch.special_points if each.kind == kind)
+    locus = hj.locus(point, where=lambda p: p["h"], stop=1.0, throw=False)
+    check(locus, (name, *expected))
+    (meeting,) = locus.special_points
+    assert meeting.touch is not None and abs(meeting.multiplier - (1 if kind == "fold" else -1)) < 1e-14
+    along = hj.locus(meeting, where=lambda p: p["h"], stop=(expected[1] - 0.01, expected[1] + 0.01))
+    assert along.kind == "grazing"
+    if kind == "period-doubling":  # at the fold the curve of grazing turns in c
+        check(along, (name, *expected))
