@@ -207,8 +207,8 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
     cosine = np.clip(sum(pairs[0]).real / 2, -1, 1) if pairs else None
     real = -1.0 if "1:2" in name or ("flip" in name and "fold" not in name) else 1.0
     multiplier = real if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
-    columns = [jnp.asarray(each) for each in (place.v, place.jacobian, multiplier, place.tangent, residual)]
-    return share, _point(unfolding, touch, name, *columns, accept)
+    v, dF, multiplier, tangent = map(jnp.asarray, (place.v, place.jacobian, multiplier, place.tangent))
+    return share, _point(unfolding, touch, name, v, dF, multiplier, tangent, residual, accept)
 
 
 def at_end(unfolding: Unfolding, kind: str, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
@@ -232,7 +232,8 @@ def at_end(unfolding: Unfolding, kind: str, v: Array, tangent: Array, accept: Ar
     before, second = one.split(end.v)
     origin = unfolding.join(before, jnp.append(values[0], second))
     touch = eqx.tree_at(lambda touch: touch.jump, end.touch, jnp.array(not np.isfinite(end.orbit.multipliers).all()))
-    tangent = _corrected(unfolding, touch, end.kind, origin, jnp.zeros_like(origin).at[-2].set(1), accept)[0].tangent
+    first = jnp.zeros_like(origin).at[-2].set(1)
+    tangent = jnp.asarray(_corrected(unfolding, touch, end.kind, origin, first, accept)[0].tangent)
     at = lambda s: _corrected(unfolding, touch, end.kind, origin + s * tangent, tangent, accept)
     test = lambda s: CROSSINGS[kind](np.asarray(at(s)[0].multipliers))
     s = root_scalar(test, x0=0.0, x1=1e-4, method="secant", xtol=1e-15, maxiter=30).root
@@ -240,8 +241,8 @@ def at_end(unfolding: Unfolding, kind: str, v: Array, tangent: Array, accept: Ar
     if not converged or not abs(test(s)) < ZERO:
         return None
     multiplier = SHIFTS.get(kind, 0) or _apart(kind, np.asarray(place.multipliers))[0][0]
-    name, known = _meeting(end.kind, kind), (place.v, place.jacobian, jnp.asarray(multiplier), place.tangent)
-    return _point(unfolding, end.touch, name, *known, residual, accept)
+    v, dF, multiplier, tangent = map(jnp.asarray, (place.v, place.jacobian, multiplier, place.tangent))
+    return _point(unfolding, end.touch, _meeting(end.kind, kind), v, dF, multiplier, tangent, residual, accept)
 
 
 @long_run

@@ -183,10 +183,8 @@ def _special_points_of(found: Locus) -> tuple[SpecialPoint, ...]:
     stuck = np.asarray(found.curves.stuck)
     # The first of the points is the end in the second direction.
     ends = [at for at, way in ((0, 1), (-1, 0)) if way < len(stuck) and stuck[way] and found.touch is None]
-    beyond = {
-        at: at_end(found.unfolding, found.kind, *(jnp.asarray(points[name][at]) for name in ("v", "tangent")), accept)
-        for at in ends
-    }
+    column = lambda name, at: jnp.asarray(points[name][at])
+    beyond = {at: at_end(found.unfolding, found.kind, column("v", at), column("tangent", at), accept) for at in ends}
     return tuple(each for each in (beyond.get(0), *inside, beyond.get(-1)) if each is not None)
 
 
