@@ -99,6 +99,10 @@ def test_grazing_of_an_elastic_wall():
     assert_allclose(point.orbit.period, 2 * np.pi, rtol=1e-14)
     # Multipliers are those of the side without contact.
     assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-10)
+    # The field has a kink and no jump at the wall: the return map has a derivative.
+    form = point.normal_form
+    assert form.exponent == 1.5 and form.criticality.startswith("the orbit goes on for amplitude > 0.1")
+    assert_allclose(form.rate, -10, rtol=1e-9)
 
 
 @pytest.mark.slow
