@@ -183,6 +183,7 @@ def _cubic(unfolding: Unfolding, kind: str, place: Place) -> float:
 def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, accept: Array):
     """The zero of a test function on the locus between two points: its share of the chord, and the point; None in place of the
     point where it is none of codimension two."""
+    from scipy.interpolate import BarycentricInterpolator
     from scipy.optimize import brentq  # takes a third of a second
 
     way = b.v - a.v
@@ -196,6 +197,17 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
     value = lambda share: test({0.0: a, 1.0: b}.get(share) or at(share)[0])
     share = float(brentq(value, 0.0, 1.0, xtol=1e-15, rtol=1e-15, disp=False))  # pyright: ignore
     place, residual, converged = at(share)
+    if kind == PAIR and name == _meeting(kind, kind):
+        # Two curves cross there, and the corrector's matrix is singular: by interpolation of points around it.
+        nodes = 0.5 + 0.5 * np.cos(np.pi * (np.arange(12) + 0.5) / 12)
+        around = [at(each) for each in nodes]
+        rows = [np.concatenate([each.v, each.tangent, each.jacobian.ravel(), [test(each)]]) for each, *_ in around]
+        smooth = BarycentricInterpolator(nodes, np.array(rows))
+        share = float(brentq(lambda share: float(smooth(share)[-1]), 0.0, 1.0, xtol=1e-15, rtol=1e-15))  # pyright: ignore
+        v, tangent, dF = np.split(smooth(share)[:-1], [a.v.size, 2 * a.v.size])
+        dF = dF.reshape(a.jacobian.shape)
+        place = Place(v, tangent, dF, np.asarray(eigenvalues(unfolding.around(jnp.asarray(dF)))))
+        converged = all(good for *_, good in around)
     critical, others = _apart(kind, place.multipliers)
     pairs = [critical] if kind == PAIR and name not in ("resonance-1:1", "resonance-1:2") else []
     pairs += [_apart(PAIR, others)[0]] if name == _meeting(kind, PAIR) else []

@@ -258,3 +258,25 @@ def test_a_locus_meets_grazing(kind, name):
     assert along.kind == "grazing"
     if kind == "period-doubling":  # at the fold the curve of grazing turns in c
         check(along, (name, *expected))
+
+
+PAIRS = mapping(
+    lambda u, p: jnp.stack(
+        [
+            u[1], 0.3 - p["b"] * u[0] - u[1] ** 2 + 0.1 * u[2] * u[0],
+            u[3], 0.2 - p["c"] * u[2] - 0.5 * u[3] ** 2 + 0.2 * u[1] * u[3],
+        ]
+    ),
+    4,
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_pairs():
+    """Both pairs lie on the unit circle, to rounding, though the condition of the locus is singular there."""
+    params = {"b": 0.8, "c": 0.8}
+    locus = locus_from(PAIRS, [0.15, 0.15, 0.11, 0.11], params, "neimark-sacker", "b", "c", 0.4, (0.7, 1.3))
+    point = next(each for each in locus.special_points if each.kind == "double-neimark-sacker")
+    assert_allclose(np.abs(point.orbit.multipliers[:4]), 1, rtol=1e-13)
+    first, second = point.normal_form.multipliers[[0, 2]]
+    assert first.imag > 0 and second.imag > 0 and abs(first - second) > 1e-2
