@@ -163,8 +163,8 @@ class Locus(Points):
         """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
         `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of doublings `generalized-flip`, `resonance-1:2`, `fold-flip`,
         `flip-neimark-sacker`; of Neimark-Sacker points `chenciner`, `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`,
-        `flip-neimark-sacker`, `double-neimark-sacker`; and where such a curve meets grazing, or another end of branches, `fold-grazing`, `flip-grazing`,
-        `neimark-sacker-grazing`."""
+        `flip-neimark-sacker`, `double-neimark-sacker`; and where such a curve meets grazing, or another end of branches,
+        `fold-grazing`, `flip-grazing`, `neimark-sacker-grazing`."""
         return computed_once(_special_points_of, self)
 
     @property
