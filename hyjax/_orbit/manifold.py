@@ -180,8 +180,9 @@ class Manifold(Shown):
         """The states $W(s)$, shape `(*s.shape, n)`, NaN where the map fails; `ValueError` beyond the points of a stable one."""
         at = np.atleast_1d(np.asarray(s, self.x.dtype))
         flat = at.ravel()
-        if abs(self.multiplier) < 1 and np.any((flat < self.s[0]) | (flat > self.s[-1])):
-            raise ValueError(f"manifold: s must be from {self.s[0]:.6g} to {self.s[-1]:.6g}: ask for a greater length.")
+        low, high = min(self.s[0], -self.radius), max(self.s[-1], self.radius)
+        if abs(self.multiplier) < 1 and np.any((flat < low) | (flat > high)):
+            raise ValueError(f"manifold: s must be from {low:.6g} to {high:.6g}: ask for a greater length.")
         found = self._at(flat)
         x = np.where(found.codes[:, None] == SUCCESSFUL, found.x, np.nan)
         return x.reshape(*np.shape(s), -1)

@@ -135,8 +135,11 @@ def edge_state(
     fates = lambda x: _fates(lap, nodes, jnp.asarray(x), near, max_strides)
     if bool(fates(np.repeat(outside[None], POINTS, axis=0))[0]):
         raise ValueError("edge_state: both of between lead to the first orbit. Give a state outside of its basin.")
-    pair = bisected(inside, outside, THIN * size, fates)
-    found = tracked(lap, pair, fates, size, rounds)
+    found = tracked(lap, bisected(inside, outside, THIN * size, fates), fates, size, rounds)
+    if found is None:
+        # The border that is nearest to the state outside.
+        beyond, within = bisected(outside, inside, THIN * size, lambda x: ~np.asarray(fates(x)))
+        found = tracked(lap, (within, beyond), fates, size, rounds)
     if found is None:
         lost = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if eqx.is_inexact_array(leaf) else leaf, orbit)
         found = dataclasses.replace(lost, result=RESULTS.orbit_not_converged, params=params)
