@@ -60,6 +60,9 @@ class SpecialPoint(Shown):
     residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of the branch.
     `kernel`: null vectors of the singular matrix. `jacobian`: dF. `unfolding`: the equation `F`.
 
+    On a locus, of codimension two, the kinds are those of `Locus.special_points`; `values` are both parameters, `value` is the
+    first, and `multiplier` is that of a pair where there is one.
+
     At `grazing` one multiplier is infinite on the side where the guard is crossed, and no multiplier is critical: `multiplier`
     and `eigenvector` are NaN; so is the orbit's return Jacobian, which differs between both sides. The orbit's multipliers are
     those of the side that misses the guard. `touch`: the guard that is touched, and the arc. At a `corner` an arc begins on the
