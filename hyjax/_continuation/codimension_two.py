@@ -125,15 +125,15 @@ def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> di
     """The test functions along a locus between two of its points, by the kinds of their zeros. The coefficient `cubic` is
     infinite where another multiplier is 1, and at a resonance 1:2: a factor is zero there."""
     tests: dict[str, Callable[[Place], float]] = {
-        _meeting(kind, other): lambda place, test=test: test(_apart(kind, place.multipliers)[1])
+        _meeting(kind, other): lambda place, test=test: test(apart(kind, place.multipliers)[1])
         for other, test in CROSSINGS.items()
         if kind != other or kind == PAIR
     }
     if kind == PAIR:
-        total = lambda place: sum(_apart(kind, place.multipliers)[0]).real
+        total = lambda place: sum(apart(kind, place.multipliers)[0]).real
         tests |= {name: lambda place, value=value: total(place) - value for name, value in RESONANCES.items()}
         if max(abs(total(a)), abs(total(b))) < 2:
-            tests["chenciner"] = lambda place: cubic(place) * CROSSINGS["fold"](_apart(kind, place.multipliers)[1])
+            tests["chenciner"] = lambda place: cubic(place) * CROSSINGS["fold"](apart(kind, place.multipliers)[1])
     if kind in SHIFTS:
         double = lambda place: _slope(SHIFTS[kind] * place.multipliers)
         tests["resonance-1:1" if kind == "fold" else "resonance-1:2"] = double
@@ -145,7 +145,7 @@ def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> di
     return tests
 
 
-def _apart(kind: str, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def apart(kind: str, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The multipliers that are critical all along a locus, and the others."""
     k: list[int] = []
     if kind in SHIFTS:
@@ -173,7 +173,7 @@ def _slope(values: np.ndarray) -> float:
 def _cubic(unfolding: Unfolding, kind: str, place: Place) -> float:
     """The coefficient of the normal form whose sign decides between super- and subcritical."""
     form = FORMS[kind]._replace(parameters=0)
-    critical = _apart(kind, place.multipliers)[0] if kind == PAIR else np.array([-1.0])
+    critical = apart(kind, place.multipliers)[0] if kind == PAIR else np.array([-1.0])
     critical = critical.astype(complex) / np.abs(critical)
     found = expansion(unfolding, jnp.asarray(place.v), jnp.asarray(place.jacobian), jnp.asarray(critical), form)
     k = form.monomials.index((2, 1) if kind == PAIR else (3,))
@@ -208,9 +208,9 @@ def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, a
         dF = dF.reshape(a.jacobian.shape)
         place = Place(v, tangent, dF, np.asarray(eigenvalues(unfolding.around(jnp.asarray(dF)))))
         converged = all(good for *_, good in around)
-    critical, others = _apart(kind, place.multipliers)
+    critical, others = apart(kind, place.multipliers)
     pairs = [critical] if kind == PAIR and name not in ("resonance-1:1", "resonance-1:2") else []
-    pairs += [_apart(PAIR, others)[0]] if name == _meeting(kind, PAIR) else []
+    pairs += [apart(PAIR, others)[0]] if name == _meeting(kind, PAIR) else []
     # Where two real multipliers have the product 1, at a neutral saddle, no orbit bifurcates.
     neutral = any(abs(sum(pair)) > 2 for pair in pairs)
     if not converged or neutral or (name == "cusp" and np.linalg.norm(place.tangent[-2:]) > STILL):
@@ -252,7 +252,7 @@ def at_end(unfolding: Unfolding, kind: str, v: Array, tangent: Array, accept: Ar
     place, residual, converged = at(s)
     if not converged or not abs(test(s)) < ZERO:
         return None
-    multiplier = SHIFTS.get(kind, 0) or _apart(kind, np.asarray(place.multipliers))[0][0]
+    multiplier = SHIFTS.get(kind, 0) or apart(kind, np.asarray(place.multipliers))[0][0]
     v, dF, multiplier, tangent = map(jnp.asarray, (place.v, place.jacobian, multiplier, place.tangent))
     return _point(unfolding, end.touch, _meeting(end.kind, kind), v, dF, multiplier, tangent, residual, accept)
 

@@ -21,7 +21,7 @@ from .._results.table import Table
 from .._system.where import one_leaf, Where
 from .branch import Points
 from .branch_report import special_points_table
-from .codimension_two import at_end, locus_equation, PAIR, search, SHIFTS
+from .codimension_two import apart, at_end, locus_equation, PAIR, search, SHIFTS
 from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, raise_branch, Stop
 from .grazing import Touch
 from .special_points import SpecialPoint
@@ -134,7 +134,7 @@ class Locus(Points):
 
     **Attributes:** `kind`: the kind of the special points. In the order along the curve: `values`, shape `(points, 2)`; `x`,
     `(points, n)`; `periods`; `multipliers`, `(points, n)`, at grazing with the jump at the touched guard; `residuals`.
-    `special_points`, `result`. `touch`: of grazing. `TypeError` for reading these under `jit`.
+    `neutral`, `special_points`, `result`. `touch`: of grazing. `TypeError` for reading these under `jit`.
 
     A curve of Neimark-Sacker points, $\mu_1 \mu_2 = 1$, passes through the resonances 1:1 and 1:2, beyond which the pair is real:
     neutral saddles.
@@ -157,6 +157,12 @@ class Locus(Points):
     def values(self) -> np.ndarray:
         """Values of both parameters, shape `(points, 2)`."""
         return self._points["values"]
+
+    @property
+    def neutral(self) -> np.ndarray:
+        """Whether a point is a neutral saddle, of a pair of real multipliers, where no orbit bifurcates, shape `(points,)`."""
+        real = lambda row: not np.any(np.imag(apart(self.kind, row)[0]))
+        return np.array([self.kind == PAIR and real(row) for row in self.multipliers])
 
     @property
     def special_points(self) -> tuple[SpecialPoint, ...]:

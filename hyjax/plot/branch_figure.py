@@ -185,8 +185,9 @@ def locus_diagram(
     ax: "matplotlib.axes.Axes | None" = None,
     parameters: tuple[str, str] = ("", ""),
 ) -> "matplotlib.axes.Axes":
-    """Loci of special points in the plane of two parameters, labelled by kind; the branch's own parameter is horizontal. Their
-    points of codimension two are dots with names, if they have been located: read `Locus.special_points` before.
+    """Loci of special points in the plane of two parameters, labelled by kind; the branch's own parameter is horizontal. Neutral
+    saddles, at which no orbit bifurcates, are dotted. Points of codimension two are dots with names, if they have been located:
+    read `Locus.special_points` before.
 
     **Arguments:** `loci`: one or several. `ax`: axes to draw in; by default new ones, with a title. `parameters`: the names of
     the two parameters, for the axis labels; by default those of the loci.
@@ -215,7 +216,12 @@ def locus_diagram(
         kind = MARKS[locus.kind][1] + (f", {strides} strides" if strides > fewest else "")
         kinds += [] if kind in kinds else [kind]
         k = kinds.index(kind)
-        axes.plot(*locus.values.T, color=COLOURS[k % len(COLOURS)], lw=1.6, label=kind)
+        neutral, colour = locus.neutral, COLOURS[k % len(COLOURS)]
+        # Each part with the ends of the other, so that no piece of the curve is missing.
+        inside = neutral & np.roll(neutral, 1) & np.roll(neutral, -1)
+        axes.plot(*np.where(inside, np.nan, locus.values.T), color=colour, lw=1.6, label=kind)
+        if neutral.any():
+            axes.plot(*np.where(neutral, locus.values.T, np.nan), color=colour, lw=1, ls=":", label="neutral saddle")
     for point in each_once([point for locus in loci for point in locus.located or ()]):
         axes.plot(*point.values, "o", color="black", ms=4, zorder=4, gid=point.kind)
         text = point.kind.removeprefix("resonance-").replace("neimark-sacker", "NS")

@@ -140,11 +140,11 @@ def test_diagram_over_two_parameters():
         params={"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}, free=(0, 1),
         problem=SimpleNamespace(system=LOGISTIC, strides=strides),
     )  # fmt: skip
-    values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
+    values, none = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1), np.zeros(20, bool)
     resonance = SimpleNamespace(kind="resonance-1:4", values=np.array([0.5, 0.25]))
     loci = [
-        SimpleNamespace(values=values, kind="neimark-sacker", unfolding=about(1), located=(resonance,)),
-        SimpleNamespace(values=1 - values, kind="fold", unfolding=about(2), located=None),
+        SimpleNamespace(values=values, kind="neimark-sacker", unfolding=about(1), located=(resonance,), neutral=none),
+        SimpleNamespace(values=1 - values, kind="fold", unfolding=about(2), located=None, neutral=none),
     ]
     period = np.arange(12).reshape(4, 3)
     attractors = xarray.Dataset(
