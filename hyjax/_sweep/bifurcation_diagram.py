@@ -89,6 +89,10 @@ def diagram_of(
             if np.all(found.curves.started):
                 loci.append(found)
                 points += found.special_points
+    if not loci:
+        raise ValueError(
+            "Branch.diagram: the branch has no special points that could be followed over a second parameter."
+        )
     attractors = None if grid is None else _attractors(branch, where, stop, grid, n_strides)
     return Diagram(branch, tuple(loci), attractors)
 

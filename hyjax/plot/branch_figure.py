@@ -338,8 +338,10 @@ def _legend_of(axes: "matplotlib.axes.Axes", **options) -> None:
     axes.legend(named.values(), named.keys(), frameon=False, **options)
 
 
-# Of a diagram over two parameters: this many periods have colours of their own.
+# Of a diagram over two parameters, so many periods have colours of their own.
 PERIODS = 8
+# The part of the ranges by which special points outside may widen the picture.
+MARGIN = 0.05
 
 
 def diagram_figure(diagram: "Diagram", ax: "matplotlib.axes.Axes | None" = None) -> "matplotlib.axes.Axes":
@@ -381,7 +383,12 @@ def diagram_figure(diagram: "Diagram", ax: "matplotlib.axes.Axes | None" = None)
             if where.any():
                 axes.plot([], [], "s", color=colour, mec=GREY, mew=0.5, ms=9, label=name)
         axes.pcolormesh(across, up, shown.transpose(1, 0, 2), shading="nearest", rasterized=True)
-        axes.set(xlim=(across.min(), across.max()), ylim=(up.min(), up.max()))
+        # Points of codimension two a little outside are worth the room.
+        low, high = np.array([[across.min(), up.min()], [across.max(), up.max()]])
+        places = np.array([low, high, *(point.values for each in diagram.loci for point in each.located or ())])
+        margin = MARGIN * (high - low)
+        (left, bottom), (right, top) = np.maximum(places.min(0), low - margin), np.minimum(places.max(0), high + margin)
+        axes.set(xlim=(left, right), ylim=(bottom, top))
     locus_diagram(diagram.loci, axes)
     _legend_of(axes, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=9)
     if ax is None:
