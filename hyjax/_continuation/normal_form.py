@@ -375,11 +375,12 @@ class NormalForm(Shown):
         return amplitude * np.array([x, y]) - amplitude**2 * cubic / slope * np.array([-y, x])
 
     def _tables(self):
-        name = leaf_names(self.unfolding.params)[self.unfolding.free[0]]
-        value = f"{float(self.unfolding.split(self.v)[1][0]):.10g}"
+        names, (_, values) = leaf_names(self.unfolding.params), self.unfolding.split(self.v)
+        place = ", ".join(f"{names[i]} = {value:.10g}" for i, value in zip(self.unfolding.free, values, strict=True))
         rows = [(key, _number(each)) for key, each in self.coefficients.items()]
         rows += [("rate", _number(self.rate))] if np.isfinite(self.rate) else []
-        return (Table(f"Normal form of {self.kind} at {name} = {value}", rows, notes=[self.criticality]),)
+        notes = [self.criticality] if self.criticality else []
+        return (Table(f"Normal form of {self.kind} at {place}", rows, notes=notes),)
 
 
 @long_run
