@@ -52,7 +52,8 @@ from ..phase.equilibrium import (
     equilibrium_at,
     flowing,
     limits_of,
-    ON_SURFACE,
+    on_surface,
+    rounding,
     size_of,
 )
 from .branch import columns_of
@@ -60,6 +61,9 @@ from .curve import Curve, PseudoArclength, result_of
 from .unfolding import Balance, bordered, borders
 
 KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")
+# Of a pair on the imaginary axis, a growth along the branch, in units of its frequency and of the way to `stop`, and a first
+# Lyapunov coefficient, in units of the state's size, that are zero up to rounding.
+FLAT = 1e-9
 
 
 class HopfForm(NamedTuple):
@@ -286,7 +290,7 @@ def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tu
 def _explains(kinds: list[str], rates: np.ndarray) -> bool:
     """Whether special points of these kinds may change the number of eigenvalues that grow as it changes between two points. An
     eigenvalue next to zero counts as either."""
-    near = 1e-7 * np.max(np.abs(rates), initial=1e-300)
+    near = max(1e-7, rounding(rates)) * np.max(np.abs(rates), initial=1e-300)
     least = np.sum(rates[1] > near) - np.sum(rates[0] > -near)
     most = np.sum(rates[1] > -near) - np.sum(rates[0] > near)
     changes = {0}
@@ -367,12 +371,14 @@ def _point(
         frequency = omega / equation.time_scale
         form = hopf_form(equation, v, frequency)
         coefficient = form.c.real / frequency
+        if not abs(form.growth.real) * equation.scale[0] > FLAT * frequency:
+            return None  # The pair stays on the axis, as of a conservative system.
         apart = np.abs(np.abs(np.asarray(found.eigenvalues.imag)) - float(frequency)) + np.abs(found.eigenvalues.real)
         decays = bool(np.all(found.eigenvalues.real[np.argsort(apart)[2:]] < 0))
-        meaning = _of_hopf(float(coefficient), float(form.growth.real), decays)
+        meaning = _of_hopf(float(coefficient), float(form.growth.real), decays, float(size_of(found.x)))
     elif kind == "fold":
         coefficient, push = map(float, fold_form(equation, v))
-        meaning = "two equilibria for {} values, none for {} ones".format(*_sides(-push / coefficient))
+        meaning = "two equilibria for {} values, none for {} ones".format(*_sides(-push * coefficient))
         coefficient = jnp.asarray(coefficient, v.dtype)
     elif kind == "branch-point":
         meaning = "another branch of equilibria crosses"
@@ -394,8 +400,10 @@ def _sides(sign: float) -> tuple[str, str]:
     return ("larger", "smaller") if sign > 0 else ("smaller", "larger")
 
 
-def _of_hopf(coefficient: float, growth: float, others_decay: bool) -> str:
-    side, _ = _sides(-growth / coefficient)
+def _of_hopf(coefficient: float, growth: float, others_decay: bool, size: float) -> str:
+    if abs(coefficient) * size**2 < FLAT:
+        return "degenerate: the first Lyapunov coefficient is zero, as where there is a centre, and decides nothing"
+    side, _ = _sides(-growth * coefficient)
     name = "supercritical" if coefficient < 0 else "subcritical"
     stable = "a stable" if coefficient < 0 and others_decay else "an unstable"
     return f"{name}: {stable} periodic orbit for {side} values"
@@ -435,6 +443,8 @@ def fold_form(equation: Balance, v: Array) -> tuple[Scalar, Scalar]:
     rate, y, value = _rate(equation, v)
     A, by_value = jax.jacfwd(rate, argnums=(0, 1))(y, value)
     q, p = (each.real for each in critical_vectors(A, jax.lax.complex(*jnp.zeros((2,), A.dtype))))
+    sign = jnp.sign(q[jnp.argmax(jnp.abs(q))])
+    q, p = sign * q, sign * p
     second = jax.jvp(lambda y: jax.jvp(lambda y: rate(y, value), (y,), (q,))[1], (y,), (q,))[1]
     return p @ second / 2, p @ by_value
 
@@ -444,7 +454,7 @@ def fold_form(equation: Balance, v: Array) -> tuple[Scalar, Scalar]:
 
 def _beyond(found: Equilibrium, params: Params, free: tuple[int, ...], limit: int) -> tuple[Equilibrium | None, str]:
     """The equilibrium of the mode to which a guard that is zero leads, and what happens to both."""
-    system, size = found.system, ON_SURFACE * size_of(found.x)
+    system, size = found.system, on_surface(found.x) * size_of(found.x)
     _, own = _limits_and_rates(system, found.mode, found.x, params, free)
     for way in map(system.way, system.ways_out(found.mode)):
         zero = jnp.zeros((), found.x.dtype)

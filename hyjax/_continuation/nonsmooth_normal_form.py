@@ -43,7 +43,7 @@ from .._results.table import Table
 from .._system.filippov import border_of
 from .._system.system import HybridSystem
 from .._system.where import leaf_names
-from .grazing import grazing_equation, Touch, vanished
+from .grazing import ENDS, grazing_equation, Touch, vanished
 from .unfolding import Unfolding
 
 # A displacement below this, relative to that along the field, is none: the reset and the fields agree to first order.
@@ -128,6 +128,8 @@ def nonsmooth_form(kind: str, unfolding: Unfolding, v: Array, touch: Touch) -> N
     value = float(unfolding.split(v)[1][0])
     if kind == "corner":
         return _of_corner(unfolding, v, touch, name, value)
+    if kind not in ENDS:
+        raise ValueError(f"normal_form: there is none of a {kind} point, of codimension two and not smooth.")
     if kind not in ("grazing", "grazing-sliding"):
         raise ValueError(
             f"normal_form: there is none of a {kind} point, where the return map is smooth to first order."
@@ -290,9 +292,11 @@ def _words(
         return words
     # By how much the guard's least value rises in the returns after an impact.
     rises = np.array([slope @ np.linalg.matrix_power(jacobian, k) @ beta for k in range(RETURNS)])
-    first = float(np.max(np.abs(spectra[0])))
-    if np.any(rises[np.abs(rises) > 1e-9 * np.max(np.abs(rises))] < 0):
+    seen = rises[np.abs(rises) > 1e-9 * np.max(np.abs(rises))]
+    if np.any(seen < 0):
         return f"{words}; beyond, no attractor near the orbit"
+    # The leading multiplier of those that an impact excites.
+    first = seen[-1] / seen[-2] if len(seen) > 1 else 0.0
     kinds = {
         0.25: "a period-adding cascade",
         2 / 3: "a period-adding cascade with bands of chaos between",

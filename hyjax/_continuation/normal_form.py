@@ -282,9 +282,9 @@ class NormalForm(Shown):
     derivative $D$ a cubic coefficient is $c\,/\,|D q|^2$.
 
     **Attributes:** `kind`. `coefficients`: by name. `multipliers`: the critical ones, shape `(coordinates,)`. `eigenvectors`:
-    shape `(coordinates, n)`. `rate`: $\dot\mu$, or at a fold $\dot w$, by the parameter in its own unit; NaN where two parameters
-    are free. `criticality`: the meaning of the signs, in words. `expansion`, `form`: the polynomials $N$ and $W$, and which
-    monomials they have. `unfolding`, `v`, `tangent`: of the special point.
+    shape `(coordinates, n)`. `rate`: $\dot\mu$ on the branch $w = 0$, or at a fold $\dot w$, by the parameter in its own unit;
+    NaN where two parameters are free. `criticality`: the meaning of the signs, in words. `expansion`, `form`: the polynomials
+    $N$ and $W$, and which monomials they have. `unfolding`, `v`, `tangent`: of the special point.
 
     **Example:**
 
@@ -509,7 +509,8 @@ def _criticality(
     name = leaf_names(unfolding.params)[unfolding.free[0]]
     value = f"{float(unfolding.split(v)[1][0]):.6g}"
     # A parameter that does not move the multiplier leaves it open on which side.
-    side = lambda sign: f"{name} {'>' if sign > 0 else '<'} {value}" if abs(sign) > 1e-12 else "one side"
+    moves = abs(rate) * float(unfolding.scale[0]) > 1e-12
+    side = lambda sign: f"{name} {'>' if sign > 0 else '<'} {value}" if moves else "one side"
     if kind == "fold":
         return f"two orbits for {side(-coefficients['b'] * rate)}, none beyond"
     if kind in MEANING:
@@ -517,7 +518,8 @@ def _criticality(
         return MEANING[kind].format("stable" if stable(*coefficients.values()) else "unstable")
     if kind == "branch-point" and "b" in coefficients:
         if abs(coefficients["b"]) > 1e-6 * math.sqrt(abs(coefficients["c"])):
-            return "transcritical: two branches cross and exchange their stability"
+            words = "transcritical: two branches cross and exchange their stability"
+            return words if others else f"{words} in the critical direction"
         supercritical, new, sign = coefficients["c"] < 0, "pair of orbits (pitchfork)", -coefficients["c"] * rate
     elif kind == "period-doubling":
         supercritical, new, sign = coefficients["c"] > 0, "orbit of twice the period", -coefficients["c"] * rate
@@ -539,6 +541,8 @@ def _criticality(
         turn = float(np.angle(critical[0])) / (2 * np.pi)
         words += f"; rotation number {turn:.6g}"
         words += "".join(
-            f", near the strong resonance 1:{q}" for q in (1, 2, 3, 4) if abs(q * turn - round(q * turn)) < 1e-3 * q
+            f", near the strong resonance 1:{q}"
+            for q in (1, 2, 3, 4)
+            if abs(q * turn - round(q * turn)) < 1e-3 * q and math.gcd(round(q * turn), q) == 1
         )
     return words

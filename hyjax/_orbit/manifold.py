@@ -423,8 +423,10 @@ def _extended(found: Manifold, length: float, spacing: float, angle: float, max_
                 ends[sign] = SUCCESSFUL
             elif kept < len(s):
                 small = pace[sign] * np.linalg.norm(rows[3][-1]) <= FOLD * spacing
-                if small and reached.codes[kept] != SUCCESSFUL:
-                    ends[sign] = int(reached.codes[kept])
+                if small and (kept == 0 or reached.codes[kept] != SUCCESSFUL):
+                    # A gap that does not shrink with the step: the map jumps.
+                    code = int(reached.codes[kept])
+                    ends[sign] = DIVERGED if code == SUCCESSFUL else code
                 pace[sign] /= 2 if kept else 4
             elif np.all((2 * gaps <= spacing) & (2 * turns <= angle)):
                 pace[sign] *= 2

@@ -75,7 +75,7 @@ def bisected(inside: np.ndarray, outside: np.ndarray, thin: float, fates: Callab
     """Two states on the segment within a distance `thin`: the first has the fate of `inside`, true, and the second not."""
     while True:
         fractions = np.linspace(0, 1, POINTS + 2)[1:-1, None]
-        if np.max(np.abs(outside - inside)) <= thin:
+        if not np.max(np.abs(outside - inside)) > thin:
             return inside, outside
         between = inside + fractions * (outside - inside)
         good = np.concatenate([[True], np.asarray(fates(between)), [False]])
@@ -129,6 +129,10 @@ def edge_state(
     if not isinstance(orbit, PeriodicOrbit) or np.ndim(orbit.period):
         raise ValueError("edge_state: the first of between must be a stable hj.PeriodicOrbit, one and not a batch.")
     outside = np.asarray(other.x if isinstance(other, PeriodicOrbit) else other)
+    if not np.all(np.isfinite(outside)) or not np.all(np.isfinite(orbit.x)):
+        raise ValueError(
+            "edge_state: between must be finite; an orbit that was not found has NaN values, see its result."
+        )
     lap, nodes = lap_of(step, params, orbit.period), jnp.asarray(orbit.nodes)
     size = float(max(np.max(np.abs(nodes)), np.max(np.abs(outside))))
     near, inside = closeness * size, np.asarray(orbit.x)

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 
 from .._flow.check import check_mode, check_params, check_state, sized
 from .._flow.integrator import Integrator
@@ -36,8 +36,6 @@ from .._system.section import Section
 from .._system.system import Guard, HybridSystem, unchanged
 from .._system.types import Matrix, Params, Scalar, State, Time
 
-# A guard is on its surface below this, relative to the size of the state, or 1.
-ON_SURFACE = 1e-9
 # An equilibrium is one at these times too, of which no two are in the ratio of small whole numbers.
 TIMES = (0.7390851332, 2.0287578381)
 
@@ -91,7 +89,7 @@ class Equilibrium(Shown):
         """`virtual` where a limit of the mode is negative: the field vanishes where the mode is not valid; `boundary` on the
         surface of a guard, or at a limit of the domain; else `pseudo` in a sliding mode, whose fields are antiparallel there, and
         `regular` in another. Of a batch an array."""
-        size = ON_SURFACE * np.maximum(1, np.max(np.abs(np.asarray(self.x)), axis=-1, keepdims=True))
+        size = on_surface(self.x) * np.maximum(1, np.max(np.abs(np.asarray(self.x)), axis=-1, keepdims=True))
         limits = np.asarray(self.limits)
         virtual, boundary = np.any(limits < -size, axis=-1), np.any(np.abs(limits) <= size, axis=-1)
         inside = "pseudo" if sliding_surfaces(self.system, self.mode) else "regular"
@@ -198,7 +196,10 @@ def equilibrium_at(system: HybridSystem, mode: str, x: State, params: Params) ->
     # At other times too: whether a field computes with the time does not say whether it depends on it.
     later = [balance(system, mode, x, params, time) for time in TIMES]
     largest = jnp.max(jnp.abs(jnp.stack([residual, *later])))
-    size = jnp.maximum(1, jnp.max(jnp.abs(jacobian), initial=0)) * jnp.maximum(1, jnp.max(jnp.abs(x)))
+    # The terms of the equation are as large as they are one size of the state away.
+    away = balance(system, mode, x.at[:k].add(size_of(x)), params)
+    terms = jnp.max(jnp.where(jnp.isfinite(away), jnp.abs(away), 0), initial=0)
+    size = jnp.maximum(jnp.max(jnp.abs(jacobian), initial=0) * size_of(x), terms)
     sound = jax.lax.stop_gradient(largest <= rounding(x) * size)
     nan = lambda value: nan_unless(sound, value)
     return Equilibrium(
@@ -208,9 +209,14 @@ def equilibrium_at(system: HybridSystem, mode: str, x: State, params: Params) ->
     )  # fmt: skip
 
 
-def rounding(x: Array) -> float:
+def rounding(x: ArrayLike) -> float:
     """The largest residual of an equilibrium, relative to its terms."""
-    return float(jnp.finfo(x.dtype).eps) ** 0.6
+    return float(jnp.finfo(jnp.result_type(x)).eps) ** 0.6
+
+
+def on_surface(x: ArrayLike) -> float:
+    """A guard is on its surface below this, relative to the size of the state."""
+    return max(1e-9, rounding(x))
 
 
 def size_of(x: State) -> Scalar:

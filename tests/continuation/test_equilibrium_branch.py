@@ -216,3 +216,20 @@ def test_what_is_not_located_is_said():
     assert branch.special_points == () and len(branch.unresolved) == 1
     low, high = branch.unresolved[0]
     assert low < 0 < high
+
+
+@pytest.mark.medium
+def test_hopf_points_without_a_cubic_term_and_pairs_that_stay_on_the_axis():
+    """x'' = p x' - x has a centre at p = 0 and nothing that leaves; undamped Duffing oscillators keep pairs on the axis."""
+    linear = hj.HybridSystem({"flow": hj.Mode(lambda t, x, p: jnp.stack([x[1], p * x[1] - x[0]]), ("x", "v"))}, ())
+    rest = hj.phase.equilibrium(linear, "flow", jnp.zeros(2), jnp.array(-0.5))
+    (point,) = hj.continuation(rest, where=lambda p: p, stop=0.5).special_points
+    assert point.kind == "hopf" and point.meaning.startswith("degenerate") and point.coefficient == 0
+
+    def duffing(t, x, p):
+        a, b, va, vb = x
+        return jnp.stack([va, vb, -a - 0.3 * (a - b) - a**3 + p, -1.7 * b - 0.3 * (b - a) - b**3])
+
+    system = hj.HybridSystem({"flow": hj.Mode(duffing, ("a", "b", "va", "vb"))}, ())
+    rest = hj.phase.equilibrium(system, "flow", jnp.array([0.1, 0.0, 0.0, 0.0]), jnp.array(0.1))
+    assert hj.continuation(rest, where=lambda p: p, stop=2.0).special_points == ()

@@ -126,6 +126,18 @@ def test_branch_points(b, c, words):
     assert_allclose(free + b * x + c * x**2, 0, atol=1e-15)
 
 
+@pytest.mark.medium
+def test_strong_resonances_are_named_once():
+    """A pair at nearly half a turn is near 1:2 alone, not also near 1:4; a growing direction makes no stability of branches."""
+    turn = 2 * np.pi * 0.4996
+    a, b = np.cos(turn), np.sin(turn)
+    fn = lambda x, p: (1 + p["free"] - x @ x) * jnp.stack([a * x[0] - b * x[1], b * x[0] + a * x[1]])
+    words = form_at(fn, [0.0, 0.0], {}, "neimark-sacker").criticality
+    assert words.endswith("near the strong resonance 1:2") and words.count("resonance") == 1
+    saddle = lambda x, p: jnp.stack([(1 + p["free"]) * x[0] - x[0] ** 2, 2 * x[1]])
+    assert form_at(saddle, [0.0, 0.0], {}, "branch-point").criticality.endswith("in the critical direction")
+
+
 @pytest.mark.slow
 def test_walker():
     """The doubling of the simplest walker, c in four coordinates; the reference has 21 digits, the location of the point 13."""

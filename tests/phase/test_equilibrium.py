@@ -145,3 +145,12 @@ def test_the_families_of_a_body_that_stands_on_two_springy_legs():
     period = 2 * quad(lambda u: half * np.cos(u) / speed(u), -np.pi / 2, np.pi / 2, epsabs=1e-13)[0]
     # Of an energy of 1e-3 above the bottom of the potential the quadrature knows ten digits.
     assert_allclose(orbit.period, period, rtol=1e-9)
+
+
+def test_small_units_are_no_excuse():
+    """A field of 1e-11 that has no zero, and one of the same size that has."""
+    mode = lambda field: hj.HybridSystem({"flow": hj.Mode(field, ("x",))}, ())
+    none = hj.phase.equilibrium(mode(lambda t, x, p: 1e-11 * (1 + x**2)), "flow", jnp.array([0.3]), 0.0, throw=False)
+    assert none.result == hj.RESULTS.no_equilibrium
+    one = hj.phase.equilibrium(mode(lambda t, x, p: 1e-11 * (x**2 - 1)), "flow", jnp.array([1.2]), 0.0)
+    assert_allclose(one.x, 1, rtol=1e-12)

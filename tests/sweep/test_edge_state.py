@@ -29,6 +29,8 @@ def test_between_two_wells():
         hj.edge_state(step, params, between=(right, jnp.array([0.2, 0.0, 0.0])))
     with pytest.raises(ValueError, match=r"must be a stable hj\.PeriodicOrbit"):
         hj.edge_state(step, params, between=(jnp.zeros(3), left))
+    with pytest.raises(ValueError, match="between must be finite"):
+        hj.edge_state(step, params, between=(right, jnp.array([jnp.nan, 0.0, 0.0])))
 
 
 @pytest.mark.medium
