@@ -126,7 +126,7 @@ def test_loci():
     params = {"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}
     about = SimpleNamespace(params=params, free=(0, 1), problem=SimpleNamespace(system=LOGISTIC, strides=1))
     loci = [
-        SimpleNamespace(values=scale * values, kind=kind, unfolding=about, located=None)
+        SimpleNamespace(values=scale * values, kind=kind, unfolding=about, located=None, neutral=np.zeros(20, bool))
         for scale, kind in ((1, "fold"), (2, "grazing"))
     ]
     return plot.locus_diagram(loci).figure  # pyright: ignore
