@@ -164,15 +164,7 @@ def _follow(
     angles = start.size // n
     spectrum = lambda points: jnp.abs(jnp.fft.rfft(points, axis=0))
     order = (angles - 1) // 2
-    phi = 2 * np.pi * np.arange(angles) / angles
-    waves = jnp.arange(1, order + 1, dtype=start.dtype)[:, None, None]
-    distance = jnp.asarray(phi[:, None] - phi[None, :], start.dtype)
-
-    def turned(rho):
-        """The matrix of the values at angles that are turned by `rho`, and its derivative."""
-        kernel = lambda rho: (1 + 2 * jnp.sum(jnp.cos(waves * (distance + rho)), axis=0)) / angles
-        return jax.jvp(kernel, (rho,), (jnp.ones_like(rho),))
-
+    turned = lambda rho: jax.jvp(lambda rho: _turned(angles, rho), (rho,), (jnp.ones_like(rho),))
     points = lambda u: u[:-2].reshape(angles, n)
     first = points(start)
     _, slope = turned(jnp.zeros((), start.dtype))
@@ -211,6 +203,14 @@ def _follow(
     return jax.tree.map(lambda leaf: leaf[None], curve)
 
 
+def _turned(angles: int, rho: Array) -> Float[Array, "angles angles"]:
+    """The matrix that takes the values of a trigonometric polynomial at equal angles to those at angles turned by `rho`."""
+    phi = 2 * np.pi * np.arange(angles) / angles
+    waves = jnp.arange(1, (angles + 1) // 2, dtype=rho.dtype)[:, None, None]
+    distance = jnp.asarray(phi[:, None] - phi[None, :], rho.dtype)
+    return (1 + 2 * jnp.sum(jnp.cos(waves * (distance + rho)), axis=0)) / angles
+
+
 def _states_of(circles: InvariantCircles) -> np.ndarray:
     v, unfolding = circles._along, circles.unfolding
     n = unfolding.dimension
@@ -222,12 +222,10 @@ def _states_of(circles: InvariantCircles) -> np.ndarray:
 
 def _multipliers_of(circles: InvariantCircles) -> np.ndarray:
     angles, found = circles.angles, []
-    phi = 2 * np.pi * np.arange(angles) / angles
-    waves = np.arange(1, (angles - 1) // 2 + 1)
     for by, v in zip(np.asarray(circles.curves.aux.by[0]), circles._along, strict=False):
         n = by.shape[-1]
-        kernel = (1 + 2 * np.sum(np.cos(waves * (phi[:, None] - phi[None, :] - v[-2])[..., None]), axis=-1)) / angles
-        blocks = np.einsum("jl,lab->jalb", kernel, by).reshape(n * angles, n * angles)
+        back = np.asarray(_turned(angles, jnp.asarray(-v[-2])))
+        blocks = np.einsum("jl,lab->jalb", back, by).reshape(n * angles, n * angles)
         # Each circle of the spectrum has as many eigenvalues as there are angles.
         moduli = np.sort(np.abs(np.linalg.eigvals(blocks)))[::-1].reshape(n, angles)
         found.append(np.median(moduli, axis=1))

@@ -21,6 +21,7 @@ the control of distance and angle.
 """
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable
 from typing import NamedTuple, TYPE_CHECKING
 
@@ -93,9 +94,14 @@ class Lap(eqx.Module):
     def passed(self, y: State) -> tuple[Passage, RESULTS]:
         """A pass of the map from the state after the jump."""
         x = self.jump(y)
+        end, after, result = self.onward(x)
+        return Passage(x, end, after, self.guard(y)), result
+
+    def onward(self, x: State) -> tuple[State, State, RESULTS]:
+        """From a state after the closing jump, those before and after the next one, and the code."""
         through = self.step(x, self.params, throw=False)
         end = through.x if self.step.sequence is None else through.impacts[-1].x  # pyright: ignore
-        return Passage(x, end, through.x, self.guard(y)), through.result
+        return end, through.x, through.result
 
 
 def lap_of(step: ReturnMap, params: Params, period: Scalar) -> Lap:
@@ -115,16 +121,16 @@ def _jumps(lap: Lap, y: Float[Array, "lanes m"]) -> tuple[Array, Array]:
     return jax.vmap(lap.jump)(y), jax.vmap(jax.jacfwd(lap.jump))(y)
 
 
-def _in_lanes(run: Callable, lap: Lap, y: np.ndarray):
-    """`run(lap, y)` of states, shape `(points, m)`, all by one program of `LANES` states."""
+def in_lanes(run: Callable, y: np.ndarray):
+    """`run(y)` of rows, shape `(points, m)`, all by one program of `LANES` of them."""
     padded = np.concatenate([y, np.repeat(y[-1:], -len(y) % LANES, axis=0)]).reshape(-1, LANES, y.shape[1])
-    runs = [jax.tree.map(np.asarray, run(lap, jnp.asarray(part))) for part in padded]
+    runs = [jax.tree.map(np.asarray, run(jnp.asarray(part))) for part in padded]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(y)], *runs)
 
 
 def passages(lap: Lap, y: np.ndarray) -> tuple[Passage, Passage, np.ndarray]:
     """`(passage, its Jacobians by y, codes)` of states, shape `(points, m)`."""
-    return _in_lanes(_laps, lap, y)
+    return in_lanes(ft.partial(_laps, lap), y)
 
 
 class Manifold(Shown):
@@ -347,7 +353,7 @@ def _reach(found: Manifold, s: np.ndarray) -> Reached:
             y[alive], slope[alive] = passage.end, np.einsum("pij,pj->pi", by.end, slope[alive]) / mu
         else:
             y[alive], slope[alive], codes[alive] = _back(found, y[alive], slope[alive], at[alive])
-    x, by = _in_lanes(_jumps, lap, y)
+    x, by = in_lanes(ft.partial(_jumps, lap), y)
     return Reached(y, slope, x, np.einsum("pij,pj->pi", by, slope), codes)
 
 

@@ -50,7 +50,7 @@ def comes_back(
 
 
 @long_run
-def _fates(lap: Lap, nodes, x: Float[Array, "points n"], closeness, most) -> Bool[Array, " points"]:
+def fates_of(lap: Lap, nodes, x: Float[Array, "points n"], closeness, most) -> Bool[Array, " points"]:
     return jax.vmap(lambda x: comes_back(lap, nodes, x, closeness, most))(x)
 
 
@@ -64,9 +64,8 @@ def _passes(lap: Lap, x: Float[Array, "points n"]) -> tuple[Array, Array, Array]
     """The states before and after the jumps that end a pass from states after a jump, and the codes."""
 
     def one(x):
-        through = lap.step(x, lap.params, throw=False)
-        end = through.x if lap.step.sequence is None else through.impacts[-1].x  # pyright: ignore
-        return end, through.x, jnp.asarray(through.result._value)
+        end, after, result = lap.onward(x)
+        return end, after, jnp.asarray(result._value)
 
     return jax.vmap(one)(x)
 
@@ -136,7 +135,7 @@ def edge_state(
     lap, nodes = lap_of(step, params, orbit.period), jnp.asarray(orbit.nodes)
     size = float(max(np.max(np.abs(nodes)), np.max(np.abs(outside))))
     near, inside = closeness * size, np.asarray(orbit.x)
-    fates = lambda x: _fates(lap, nodes, jnp.asarray(x), near, max_strides)
+    fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
     if bool(fates(np.repeat(outside[None], POINTS, axis=0))[0]):
         raise ValueError("edge_state: both of between lead to the first orbit. Give a state outside of its basin.")
     found = tracked(lap, bisected(inside, outside, THIN * size, fates), fates, size, rounds)

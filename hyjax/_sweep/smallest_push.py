@@ -27,7 +27,7 @@ from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
 from .._flow.jump import reset
 from .._numerics.eager import long_run, short_run
-from .._orbit.manifold import Lap, lap_of
+from .._orbit.manifold import in_lanes, Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.stride import run_stride
@@ -37,7 +37,7 @@ from .._results.table import Table
 from .._system.results import choose, RESULTS
 from .._system.types import Params, Scalar, State
 from .._system.where import free_leaves, Where, with_leaves
-from .edge_state import bisected, comes_back, POINTS, THIN, tracked
+from .edge_state import bisected, comes_back, fates_of, THIN, tracked
 
 # Sizes of a push along each direction that are tried, and directions in more than one dimension; instants of an arc; starts of
 # Newton's method; its iterations for each number of strides.
@@ -279,13 +279,13 @@ def smallest_push(
         begin, end = float(pushed.begin), float(pushed.end)
         times = [t for t in instants if begin <= t <= end] if instants is not None else []
         times = times if instants is not None else np.linspace(begin, end, INSTANTS, endpoint=False)
-        fates = lambda v, pushed=pushed: _in_parts(pushed, nodes, v, near, max_strides)
+        fates = lambda v, pushed=pushed: in_lanes(lambda v: _returns(pushed, nodes, v, near, max_strides), v)
         found += [(start, pushed, fates) for start in _starts(fates, pushed, times, largest)]
     if not found:
         raise ValueError(f"smallest_push: no push up to largest={largest} left the basin. Give a larger one.")
     found.sort(key=lambda each: np.linalg.norm(each[0][1][:-1]))
     if edge is None:
-        back = lambda x: _back(lap, nodes, jnp.asarray(x), near, max_strides)
+        back = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
         pairs = (fates(np.stack(start))[1] for start, _, fates in found[:STARTS])
         led = (tracked(lap, (pair[0], pair[1]), back, max(size, largest), ROUNDS) for pair in pairs)
         edge = next((each for each in led if each is not None), None)
@@ -315,19 +315,6 @@ def smallest_push(
         float(min(certain, default=np.inf)), code, pushed, border, orbit,
     )  # fmt: skip
     return raise_failure("smallest_push", result) if throw else result
-
-
-@long_run
-def _back(lap: Lap, nodes, x, closeness, most) -> Array:
-    return jax.vmap(lambda x: comes_back(lap, nodes, x, closeness, most))(x)
-
-
-def _in_parts(pushed: Pushed, nodes, v: np.ndarray, closeness, most) -> tuple[np.ndarray, np.ndarray]:
-    """Whether pushed states come back, and the states at the end of the lap, by one program of `POINTS` lanes."""
-    padded = np.concatenate([v, np.repeat(v[-1:], -len(v) % POINTS, axis=0)]).reshape(-1, POINTS, v.shape[1])
-    parts = [_returns(pushed, nodes, jnp.asarray(part), closeness, most) for part in padded]
-    back, x = (np.concatenate([np.asarray(each) for each in column])[: len(v)] for column in zip(*parts, strict=True))
-    return back, x
 
 
 def _starts(fates, pushed: Pushed, times, largest: float) -> list[tuple[np.ndarray, np.ndarray]]:
