@@ -24,8 +24,6 @@ def __getattr__(name: str) -> Any:
         return version()
     if name in _FILES:
         return importlib.import_module(_FILES[name], __name__)
-    if name in _RECORDS:
-        return getattr(importlib.import_module(_RECORDS[name], __name__), name)
     # The former name of what `load` does for the store of a sweep.
     return _imported("load" if name == "open_sweep" else name)
 
@@ -34,8 +32,6 @@ _FILES = {
     "fast": "._numerics.fast", "objectives": "._optimize.objectives", "_store": "._sweep.store",
     "_diagram": "._sweep.bifurcation_diagram",
 }  # fmt: skip
-# What verbs return: for tests of a type, and no names of the package.
-_RECORDS = {"Trajectory": "._flow.trajectory", "Branch": "._continuation.branch"}
 _registry.connect(
     plot=lambda: _imported("plot"), models=lambda: _imported("models"), sweeps=lambda: __getattr__("_store"),
     diagrams=lambda: __getattr__("_diagram"),

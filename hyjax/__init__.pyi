@@ -12,21 +12,22 @@ from . import (
     solvers as solvers,
     study as study,
 )
+from ._continuation.branch import Branch as Branch
 from ._continuation.continuation import continuation as continuation
 from ._continuation.curve import PseudoArclength as PseudoArclength
 from ._continuation.locus import locus as locus
-from ._continuation.switching import cascade as cascade, switch_branch as switch_branch
+from ._continuation.switching import switch_branch as switch_branch
 from ._fit.fit import fit as fit
 from ._flow.flow import flow_to_guard as flow_to_guard
 from ._flow.integrator import Integrator as Integrator
 from ._flow.jump import saltation_matrix as saltation_matrix
 from ._flow.simulate import simulate as simulate
+from ._flow.trajectory import Trajectory as Trajectory
 from ._numerics import fast as fast
 from ._numerics.compilation_cache import enable_cache as enable_cache
 from ._optimize import objectives as objectives
 from ._optimize.constraint import Constraint as Constraint
 from ._optimize.follow_optimum import follow_optimum as follow_optimum
-from ._optimize.interior_point import InteriorPoint as InteriorPoint
 from ._optimize.optimize import optimize as optimize
 from ._orbit.find_orbits import find_orbits as find_orbits
 from ._orbit.orbit import PeriodicOrbit as PeriodicOrbit

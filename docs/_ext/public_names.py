@@ -42,14 +42,13 @@ _FILES = {"objectives": "_optimize/objectives.py", "fast": "_numerics/fast.py"}
 # meet them as values, so they are no names of the package.
 RECORDS = {
     "flow_to_guard": ("_flow/flow.py", ("Impact",)),
-    "simulate": ("_flow/trajectory.py", ("Trajectory", "Event", "Samples", "Arc")),
+    "simulate": ("_flow/trajectory.py", ("Event", "Samples", "Arc")),
     "ReturnMap": ("_orbit/stride.py", ("Stride",)),
     "ReturnMap of a section": ("_flow/section_map.py", ("Crossing",)),
     "periodic_orbit": ("_orbit/level.py", ("Level",)),
     "PeriodicOrbit": ("_orbit/footfalls.py", ("Footfalls",)),
     "PeriodicOrbit.manifold": ("_orbit/manifold.py", ("Manifold",)),
     "find_orbits": ("_orbit/find_orbits.py", ("Orbits",)),
-    "continuation": ("_continuation/branch.py", ("Branch",)),
     "Branch": ("_continuation/special_points.py", ("SpecialPoint",)),
     "SpecialPoint": ("_continuation/normal_form.py", ("NormalForm",)),
     "SpecialPoint at grazing": ("_continuation/nonsmooth_normal_form.py", ("NonsmoothForm",)),

@@ -13,7 +13,7 @@ SECTIONS = {
         plot.animate_orbit plot.walk plot.PlacedArc plot.shapes plot.gait_map plot.GaitMap""",
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
     "continuation": "continuation Branch PseudoArclength plot.branch_diagram",
-    "bifurcations": "SpecialPoint switch_branch cascade locus plot.locus_diagram",
+    "bifurcations": "SpecialPoint switch_branch locus plot.locus_diagram",
     "manifolds": "Manifold",
     "normal-forms": "NormalForm",
     "nonsmooth-forms": "NonsmoothForm",
@@ -31,7 +31,7 @@ SECTIONS = {
     "phase": """phase.phase_response phase.PhaseResponse phase.ResponseArc phase.isostable_response phase.IsostableResponse
         phase.entrainment phase.Entrainment plot.response_figure plot.tongue_figure""",
     "lyapunov": "phase.lyapunov_spectrum phase.LyapunovSpectrum",
-    "optimization": """optimize OptimizedOrbit Constraint InteriorPoint follow_optimum OptimumBranch ActiveSetChange
+    "optimization": """optimize OptimizedOrbit Constraint objectives.InteriorPoint follow_optimum OptimumBranch ActiveSetChange
         objectives.along objectives.largest objectives.smallest objectives.integral objectives.impact_loss
         objectives.positive_work objectives.negative_work objectives.cost_of_transport objectives.Negative
         plot.optimization_figure plot.optimum_figure plot.animate_optimization""",

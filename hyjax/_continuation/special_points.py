@@ -16,6 +16,7 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 import dataclasses
 import functools as ft
 import itertools
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -32,6 +33,7 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
 from .._results.failure import raise_failure
+from .._results.registry import diagrams
 from .._results.shown import Shown
 from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
@@ -42,6 +44,9 @@ from .invariant_circle import invariant_circles, InvariantCircles
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
 from .normal_form import normal_form, NormalForm
 from .unfolding import bordered, borders, Unfolding
+
+if TYPE_CHECKING:
+    from .branch import Branch
 
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
@@ -81,6 +86,9 @@ class SpecialPoint(Shown):
     >>> (point,) = branch.special_points
     >>> print(point.kind, f"{point.value:.6f} {point.multiplier.real:.6f}")
     period-doubling 3.000000 -1.000000
+    >>> two, four = point.cascade(doublings=2, stop=3.5)
+    >>> print(f"{two.special_points[0].value:.6f}, {1 + jnp.sqrt(6):.6f}", four.orbits.strides)
+    3.449490, 3.449490 4
 
     Source: Kuznetsov (2004), Secs. 10.2-10.3.
     """
@@ -118,6 +126,22 @@ class SpecialPoint(Shown):
             return nonsmooth_form(self.kind, self.unfolding, self.v, self.touch)
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
         return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
+
+    def cascade(
+        self, *, doublings: int, stop: float, method: PseudoArclength = PseudoArclength()
+    ) -> "tuple[Branch, ...]":
+        r"""Follow a cascade of period doublings: the branch of orbits with twice as many strides, then four times, ...
+
+        The first branch ends at `stop`. The next doubling is expected at the distance $(\lambda_k - \lambda_{k-1}) / \delta$ from
+        the doubling $\lambda_k$; each later branch ends at 1.5 times this distance. $\delta$: Feigenbaum's constant.
+
+        **Arguments:** `doublings`: the number of branches. `stop`: value of the parameter, in its own unit. `method`: as for
+        `continuation`. **Returns:** the branches, fewer than `doublings` where one of them has no period doubling of its own;
+        states of shape `(points, n)`. `ValueError` for a point of another kind.
+
+        Source: Feigenbaum (1978), *Quantitative universality for a class of nonlinear transformations*, J. Stat. Phys. 19, 25-52.
+        """
+        return diagrams().cascade_of(self, doublings, stop, method)
 
     def invariant_circles(
         self,

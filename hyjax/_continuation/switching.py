@@ -1,4 +1,4 @@
-"""Branch switching at period doublings and branch points; cascades of period doublings."""
+"""Branch switching at period doublings, branch points and Hopf points."""
 
 import dataclasses
 import math
@@ -23,8 +23,6 @@ from .normal_form import expansion, FORMS
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
-# Feigenbaum's constant: by this factor the parameter's intervals shrink with each doubling.
-DELTA = 4.669201609
 # The first point of another branch: the largest amplitudes at a branch point, of which so many are tried, and at a doubling; and
 # there the limits of the parameter, in units of the way to `stop`, and of the change of the critical multiplier, which falls
 # from 1 at the doubling to -1 at the next.
@@ -197,50 +195,6 @@ def _doubled(point: SpecialPoint, unfolding: Unfolding, amplitude: Array | None)
     before, values = zip(*(old.split(point.v + half) for half in halves), strict=True)
     along = jnp.concatenate([w, -w, jnp.zeros(1, w.dtype)]) / (length * math.sqrt(2))
     return unfolding.join(jnp.concatenate(before), values[0]), along
-
-
-def cascade(
-    point: SpecialPoint, *, doublings: int, stop: float, method: PseudoArclength = PseudoArclength()
-) -> tuple[Branch, ...]:
-    r"""Follow a cascade of period doublings: the branch of orbits with twice as many strides, then four times, ...
-
-    The first branch ends at `stop`. The next doubling is expected at the distance $(\lambda_k - \lambda_{k-1}) / \delta$ from
-    the doubling $\lambda_k$; each later branch ends at 1.5 times this distance. $\delta$: Feigenbaum's constant.
-
-    **Arguments:** `point`: of kind `period-doubling`. `doublings`: the number of branches. `stop`: value of the parameter, in
-    its own unit. `method`: as for `continuation`. **Returns:** the branches, fewer than `doublings` where one of them has no
-    period doubling of its own; states of shape `(points, n)`. `ValueError` for a point of another kind.
-
-    **Example:**
-
-    >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 1.0]), coordinates=("size", "clock"))
-    >>> births = lambda t, x, p: jnp.stack([p["rate"] * x[0] * (1 - x[0]) - p["caught"], 0 * x[1]])
-    >>> herd = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], births),))
-    >>> params = {"rate": jnp.array(2.9), "caught": jnp.array(0.0)}
-    >>> orbit = hj.periodic_orbit(hj.ReturnMap(herd, sequence=("year",)), jnp.array([0.6, 0.0]), params)
-    >>> branch = hj.continuation(orbit, where=lambda p: p["rate"], stop=3.2)
-    >>> (point,) = branch.special_points
-    >>> two, four = hj.cascade(point, doublings=2, stop=3.5)
-    >>> print(f"{two.special_points[0].value:.6f}, {1 + jnp.sqrt(6):.6f}", four.orbits.strides)
-    3.449490, 3.449490 4
-
-    Source: Feigenbaum (1978), *Quantitative universality for a class of nonlinear transformations*, J. Stat. Phys. 19, 25-52.
-    """
-    if point.kind != "period-doubling":
-        raise ValueError(f"cascade: point must be a period-doubling point, not a {point.kind} point.")
-    found: list[Branch] = []
-    reach = stop
-    while len(found) < doublings:
-        branch = switch_branch(point, stop=reach, method=method, throw=False)
-        found.append(branch)
-        if not branch.curves.started.all():
-            break
-        own = [each for each in branch.special_points if each.kind == "period-doubling"]
-        if not own:
-            break
-        reach = float(own[0].value + 1.5 * (own[0].value - point.value) / DELTA)
-        point = own[0]
-    return tuple(found)
 
 
 def crossing_branches(

@@ -79,7 +79,7 @@ class InteriorPoint(eqx.Module):
 
     **Example:**
 
-    >>> hj.InteriorPoint(second_order=True, max_iterations=50).accept
+    >>> hj.objectives.InteriorPoint(second_order=True, max_iterations=50).accept
     1e-07
     """
 

@@ -20,6 +20,7 @@ from .._system.types import Params, Scalar, State
 from .._system.where import Where
 from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivity_norm, stride_time
 from .constraint import Objective, Quantity
+from .interior_point import InteriorPoint as InteriorPoint
 from .planned import Orbit, Planned
 from .turning_points import by_mode, Measured, measured, Rate, remembered, turning_values, values_at, with_integral
 

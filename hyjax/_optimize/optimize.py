@@ -147,7 +147,8 @@ def _prepare(orbit, objective, where, constraints, bounds, method, starts, shoot
     integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
     if integrator.loop == "checkpointed" and method.second_order:
         raise ValueError(
-            "optimize: this integrator's adjoint gives first derivatives only. Use method=hj.InteriorPoint(second_order=False)."
+            "optimize: this integrator's adjoint gives first derivatives only. Use "
+            "method=hj.objectives.InteriorPoint(second_order=False)."
         )
     unknowns = unknowns_of(where, orbit.params, bounds, orbit.x.dtype)
     check_number(eqx.filter_eval_shape(objective, orbit, orbit.params).shape)

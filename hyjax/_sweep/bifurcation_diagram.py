@@ -1,4 +1,5 @@
-"""Bifurcation diagrams over two parameters: the loci of a branch's special points, and the periods of attractors."""
+"""Bifurcation diagrams over two parameters: the loci of a branch's special points, and the periods of attractors. Cascades of
+period doublings."""
 
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from .._continuation.curve import PseudoArclength
 from .._continuation.detection import each_once
 from .._continuation.locus import curves_through, Locus, locus
 from .._continuation.special_points import SpecialPoint
+from .._continuation.switching import switch_branch
 from .._orbit.return_map import ReturnMap
 from .._results.registry import draw
 from .._results.shown import Shown
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 # A point lies on a locus if it is nearer to a chord between two points, in scaled units; curves of doubled orbits begin at an
 # amplitude.
 NEAR, BEGINS = 3e-3, 2e-2
+# Feigenbaum's constant: by this factor the parameter's intervals shrink with each doubling.
+DELTA = 4.669201609
 
 
 class Diagram(Shown):
@@ -132,3 +136,22 @@ def _attractors(branch: Branch, where: Where, stop: tuple[float, float], grid: t
         step, near, unfolding.params, where=lambda params: (first(params), where(params)), values=values,
         n_strides=n_strides, keep=64, max_period=32, throw=False,
     )  # fmt: skip
+
+
+def cascade_of(point: SpecialPoint, doublings: int, stop: float, method: PseudoArclength) -> tuple[Branch, ...]:
+    """The branches of a cascade of period doublings, for `SpecialPoint.cascade`."""
+    if point.kind != "period-doubling":
+        raise ValueError(f"cascade: point must be a period-doubling point, not a {point.kind} point.")
+    found: list[Branch] = []
+    reach = stop
+    while len(found) < doublings:
+        branch = switch_branch(point, stop=reach, method=method, throw=False)
+        found.append(branch)
+        if not branch.curves.started.all():
+            break
+        own = [each for each in branch.special_points if each.kind == "period-doubling"]
+        if not own:
+            break
+        reach = float(own[0].value + 1.5 * (own[0].value - point.value) / DELTA)
+        point = own[0]
+    return tuple(found)

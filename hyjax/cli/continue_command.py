@@ -68,7 +68,7 @@ def continue_(
 
     from .._continuation.continuation import continuation
     from .._continuation.curve import PseudoArclength
-    from .._continuation.switching import cascade, crossing_branches
+    from .._continuation.switching import crossing_branches
     from .._results.working import working
 
     orbits, _ = require_orbits(model, params, values, modes, strides, cache)
@@ -90,7 +90,7 @@ def continue_(
         points = [point for branch in branches for point in branch.special_points if point.kind == "period-doubling"]
         if doublings and points:
             say(f"period doublings from {where} = {float(points[0].value):.6g}")
-            branches += cascade(points[0], doublings=doublings, stop=stop, method=method)
+            branches += points[0].cascade(doublings=doublings, stop=stop, method=method)
     ends = [_end(branch) for branch in branches]
     if as_json:
         print(json.dumps(branches_record(name, where, values, branches)))

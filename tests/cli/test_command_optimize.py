@@ -63,7 +63,9 @@ def optimize(command, monkeypatch, found):
         negated = isinstance(objective, hj.objectives.Negative)
         found["second_order"] = options["method"].second_order
         if negated not in found:
-            found[negated] = run(orbit, objective, **options | {"method": hj.InteriorPoint(), "integrator": ROLLED})
+            found[negated] = run(
+                orbit, objective, **options | {"method": hj.objectives.InteriorPoint(), "integrator": ROLLED}
+            )
         return found[negated]
 
     monkeypatch.setattr(module, "optimize", once)

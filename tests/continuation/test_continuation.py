@@ -239,7 +239,7 @@ def test_cascade_of_the_walker(walk):
     """Each orbit of twice as many strides, to its own doubling, 16 to 32; Feigenbaum's ratios. The expected values are roots of
     det(D + I), with heyoka's variational equations (Taylor series) and Newton's method on all strides in NumPy; they scatter by
     1e-15."""
-    branches = [walk, *hj.cascade(walk.special_points[0], doublings=4, stop=0.0186)]
+    branches = [walk, *walk.special_points[0].cascade(doublings=4, stop=0.0186)]
     points = [next(each for each in branch.special_points if each.kind == "period-doubling") for branch in branches]
     assert [point.orbit.strides for point in points] == [1, 2, 4, 8, 16]
     assert max(float(point.residual) for point in points) < 1e-13

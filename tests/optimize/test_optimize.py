@@ -275,7 +275,8 @@ MISUSE = {
     "each of the 1 parameters": dict(bounds=[(1.0, 2.0), (1.0, 2.0)]),
     "is not a constraint": dict(constraints=(lambda orbit, params: orbit.period,)),
     "first derivatives only": dict(
-        method=hj.InteriorPoint(second_order=True), integrator=hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint())
+        method=hj.objectives.InteriorPoint(second_order=True),
+        integrator=hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint()),
     ),
 }
 
@@ -295,7 +296,7 @@ def test_misuse_of_objective_and_constraint(pulse):
         with pytest.raises(ValueError, match="Constraint 'period'"):
             hj.Constraint(hj.objectives.period, **limits)
     with pytest.raises(ValueError, match="max_iterations=0"):
-        hj.InteriorPoint(max_iterations=0)
+        hj.objectives.InteriorPoint(max_iterations=0)
 
 
 def effort(orbit, params):
@@ -314,7 +315,7 @@ def least_effort_at(pulse, period, least_drive, bounds):
             hj.Constraint(hj.objectives.period, equals=period, name="T"),
             hj.Constraint(drive, at_least=least_drive),
         ),
-        method=hj.InteriorPoint(second_order=True),
+        method=hj.objectives.InteriorPoint(second_order=True),
     )
 
 

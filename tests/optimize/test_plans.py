@@ -236,7 +236,7 @@ def test_a_curve_of_optima_ends_at_its_fold(jump):
     """And not on another curve that is no farther than a few steps, fast as it moves just before; at a kink it goes on."""
     spacing = 0.11
     for curve in (Fold, Kink):
-        own = curve(lambda number: -jump - (number - 1), spacing, hj.InteriorPoint())
+        own = curve(lambda number: -jump - (number - 1), spacing, hj.objectives.InteriorPoint())
         before, at = None, at_place(0.0, 1.0 if curve is Fold else 0.0)
         for target in spacing * np.arange(1, 19):
             while at is not None and at.number != target:
@@ -254,7 +254,7 @@ def test_a_limit_that_was_raised_by_too_much_is_no_optimum(monkeypatch):
     gait = hj.optimize(crude(), EFFORT, constraints=[START, TIME, limit])
     program = eqx.tree_at(lambda each: each.raised, gait.program, gait.program.raised + 1e-3)
     monkeypatch.setattr(optimized_plan, "ROUNDS", 1)
-    found = searched(program, gait.point, hj.InteriorPoint(accept=1.1e-7), jnp.array(True))
+    found = searched(program, gait.point, hj.objectives.InteriorPoint(accept=1.1e-7), jnp.array(True))
     assert found.value > gait.value * 1.0001 and found.error < 1e-7 and found.shortfall == 0
     assert found.result == hj.RESULTS.optimum_not_found
     monkeypatch.undo()
@@ -296,7 +296,11 @@ def test_a_batch_and_a_gradient():
 
 def test_single_precision():
     gait = hj.optimize(
-        crude(dtype=jnp.float32), EFFORT, constraints=[START, TIME], method=hj.InteriorPoint(accept=1e-4), throw=False
+        crude(dtype=jnp.float32),
+        EFFORT,
+        constraints=[START, TIME],
+        method=hj.objectives.InteriorPoint(accept=1e-4),
+        throw=False,
     )
     assert gait.plan.x.dtype == jnp.float32
     assert_allclose(gait.value, 0.06, rtol=1e-3)

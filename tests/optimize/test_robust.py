@@ -38,7 +38,7 @@ def test_expected_cost_under_a_limit_of_the_spectral_radius():
     start = hj.periodic_orbit(walker.step, walker.guess(params), params)
     optimum = lambda *limits: hj.optimize(
         start, expected_cost, where=lambda p: (p.push_off, p.stiffness), bounds=[(0.05, 0.4), (0.0, 4.0)],
-        constraints=(SPEED, *limits), method=hj.InteriorPoint(second_order=False),
+        constraints=(SPEED, *limits), method=hj.objectives.InteriorPoint(second_order=False),
     )  # fmt: skip
     cheap, calm = optimum(), optimum(CALM)
     for gait in (cheap, calm):

@@ -259,7 +259,7 @@ def test_an_optimum_is_in_phase():
         where=lambda p: p["w"],
         bounds=[(0.5, 2.5)],
         throw=False,
-        method=hj.InteriorPoint(second_order=False, max_iterations=30),
+        method=hj.objectives.InteriorPoint(second_order=False, max_iterations=30),
     )
     assert gait.result != hj.RESULTS.successful
     # 1 - cos 2 pi w is below rounding, eps^0.6 = 4e-10, up to w - 1 = 4.5e-6.

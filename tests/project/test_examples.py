@@ -23,7 +23,7 @@ matplotlib.use("Agg")
 # Those that compile most: branches, optima, regulators, iLQR, proofs, studies and their pictures.
 _SLOW = """
     edge_state smallest_push SmallestPush
-    SpecialPoint switch_branch cascade locus optimize OptimizedOrbit follow_optimum OptimumBranch ActiveSetChange
+    SpecialPoint switch_branch locus optimize OptimizedOrbit follow_optimum OptimumBranch ActiveSetChange
     control.regulator control.Regulator control.Tracking control.ilqr control.IlqrSolution control.IlqrHistory
     phase.entrainment phase.Entrainment study.solver_study study.solver_points study.recommend_integrator
     study.Recommendation sweep attractor basin MultipleShooting certify.attracting certify.Certificate
