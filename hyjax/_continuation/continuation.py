@@ -1,5 +1,6 @@
 """Continuation of a periodic orbit over a parameter."""
 
+import dataclasses
 import math
 from typing import overload
 
@@ -10,11 +11,12 @@ from jaxtyping import Array
 
 from .._flow.integrator import for_modes, IntegratorLike, without_jacobian
 from .._numerics.eager import long_run
-from .._orbit.level import Level
+from .._orbit.level import Family, Level, of_own_params
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
 from .._results.shown import is_traced
 from .._results.working import working
+from .._system.results import RESULTS
 from .._system.where import leaf_names, one_leaf, Where
 from ..phase.equilibrium import Equilibrium, rounding, size_of
 from .branch import Branch
@@ -26,6 +28,8 @@ from .unfolding import Balance, Equation, Unfolding
 CurveStates = tuple[Curve, Array, Array, Array]
 # The number of attempted steps between two messages of progress.
 SLICE = 10
+# Multipliers this near to 1 count as 1: a double one is known to the root of rounding.
+NEAR_ONE = 1e-6
 
 
 @overload
@@ -53,10 +57,12 @@ def continuation(
     **Arguments:** `orbit`: the start; a periodic orbit of any sequence and number of strides, autonomous or forced, or an
     `Equilibrium`, from `hyjax.phase.equilibrium`. `where`:
     selects the parameter $\lambda$, as `lambda params: params.slope`; by default, for an orbit that was found with a
-    quantity that is `conserved`, the value of that quantity: its family. `stop`: the value of the parameter, in its own unit, at
-    which to end; or bounds `(low, high)`, to follow the branch in both directions. `method`: a `PseudoArclength`. `integrator`:
-    an `Integrator`, or one for each mode, `{"stance": ..., "flight": ...}`; by default the orbit's. `throw`: raise a
-    `SolveError` on failure; with `False`, `result` holds the code.
+    quantity that is `conserved`, the value of that quantity: its family. Otherwise, for an orbit with exactly one multiplier 1,
+    such as one that is `not_isolated`, the `distance` along its family: of the states just after the jump along the unit tangent
+    there, to first order, positive where the coordinate that changes most grows; the family's multiplier is 0 in the branch.
+    `stop`: the value of the parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the branch in both
+    directions. `method`: a `PseudoArclength`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight":
+    ...}`; by default the orbit's. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Branch`, or of an equilibrium `EquilibriumBranch`, with states of shape `(points, n)`. The call may stand under
     `jit`, and under `vmap` over orbits and their parameters. Special points are located when `special_points` is first read.
@@ -65,7 +71,7 @@ def continuation(
     the branch closed; `stop_not_reached` where the branch leads to the other side of its start or is closed; and
     `max_points_reached` where `max_points` were not enough. Where the corrector failed, it is the code of the stride there, such
     as `grazing`, `out_of_phase` where the parameter takes a forced orbit out of step, or `orbit_not_converged`. `ValueError`
-    unless `where` picks one scalar leaf and `stop` fits its value.
+    unless `where` picks one scalar leaf and `stop` fits its value, or without it one multiplier is 1.
 
     **Example:**
 
@@ -78,13 +84,15 @@ def continuation(
 
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
-    if where is None:
-        if not isinstance(orbit.params, Level) or isinstance(orbit, Equilibrium):
-            raise ValueError(
-                "continuation: where= selects the parameter, such as lambda params: params.slope. Without it the family of a "
-                "conserved quantity is followed, from an orbit of periodic_orbit(..., conserved=quantity)."
-            )
+    if where is None and isinstance(orbit.params, Level) and isinstance(orbit, PeriodicOrbit):
         where = lambda level: level.conserved
+    elif where is None:
+        orbit, where = _of_family(orbit), lambda family: family.distance
+    elif isinstance(orbit, PeriodicOrbit) and not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated):
+        raise ValueError(
+            "continuation: this orbit is one of a family: follow it first, without where=, and then one of its orbits over the "
+            "parameter, family.orbit(0)."
+        )
     free = one_leaf(where, orbit.params, "continuation")
     values = jnp.asarray(jax.tree.leaves(orbit.params)[free])[None]
     values = values.astype(orbit.x.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else values
@@ -107,6 +115,29 @@ def continuation(
     unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])
     found = branch_from(unfolding, *_directions(unfolding.join(orbit.before, values), interval), interval, method)
     return raise_branch("continuation", found) if throw else found
+
+
+def _of_family(orbit: PeriodicOrbit | Equilibrium) -> PeriodicOrbit:
+    """The orbit as the start of its family, whose conserved quantity is not known."""
+    ones, in_family = 0, isinstance(orbit.params, Family)
+    if (
+        isinstance(orbit, PeriodicOrbit)
+        and not is_traced(orbit)
+        and not orbit.period.ndim
+        and len(orbit.return_jacobian)
+    ):
+        ones = int(np.sum(np.abs(orbit.multipliers - 1) < NEAR_ONE)) + in_family
+    if not isinstance(orbit, PeriodicOrbit) or ones != 1:
+        raise ValueError(
+            "continuation: without where=, such as lambda params: params.slope, the family of an orbit with one multiplier 1 is "
+            f"followed, and here {ones} are known. Of several give a quantity: periodic_orbit(..., conserved=quantity)."
+        )
+    system, params = (orbit.system, orbit.params.params) if in_family else (of_own_params(orbit.system), orbit.params)
+    jump = jax.jacfwd(lambda y: Problem(orbit.system, orbit.sequence, 1).closing_jump(y, orbit.params))(orbit.before[0])
+    left, _, right = np.linalg.svd(orbit.return_jacobian - np.eye(orbit.x.size))
+    along, push = right[-1] * np.sign(right[-1][np.argmax(np.abs(right[-1]))]) @ jump, left[:, -1] @ jump
+    family = Family(params, jnp.zeros_like(orbit.period), orbit.before[0], along, push / jnp.linalg.norm(push))
+    return dataclasses.replace(orbit, system=system, params=family)
 
 
 def _directions(v0: Array, interval: Interval) -> tuple[Array, Array, Array]:

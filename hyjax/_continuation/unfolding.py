@@ -14,6 +14,8 @@ $$\begin{pmatrix} A & b \\ c^T & 0 \end{pmatrix} \begin{pmatrix} v \\ g \end{pma
 a linear system that is regular for suitable $b$, $c$, and whose $g$ is zero exactly where $A$ is singular. With the exact
 derivatives of $g$, which are second derivatives of the flow, Newton's method converges quadratically.
 
+Of a `Family` of a quantity that is not known, $F$ is made regular by one term, and the family's multiplier 1 is 0 in $D$.
+
 Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 10; Govaerts (2000), *Numerical Methods for
 Bifurcations of Dynamical Equilibria*, ch. 3.
 """
@@ -28,6 +30,8 @@ from .._flow.integrator import Integrators, rolled, without_jacobian
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain
+from .._orbit.level import Family
+from .._orbit.multipliers import set_apart
 from .._orbit.problem import Problem
 from .._orbit.verdict import judged
 from .._system.results import choose, code_of, RESULTS
@@ -78,7 +82,10 @@ class Unfolding(eqx.Module):
     def residual(self, v: Array) -> tuple[Array, Chain]:
         """The scaled `F`, shape `(strides * n,)`, and the chain of strides."""
         before, values = self.split(v)
-        chain, ends = follow_chain(self.moved, None, self.params_at(values), self.integrator, before, self.order)
+        params = self.params_at(values)
+        chain, ends = follow_chain(self.moved, None, params, self.integrator, before, self.order)
+        if isinstance(params, Family):
+            ends = ends.at[-1].add(params.forced(before[0]))
         residual = (ends - jnp.roll(before, -1, axis=0)) / self.state_scale
         return residual.reshape(-1), dataclasses.replace(chain, jacobians=None)
 
@@ -105,21 +112,33 @@ class Unfolding(eqx.Module):
         """The problem with its free parameters marked as varied, so that the strides are differentiated by them."""
         return self.problem.with_varied(self.params, self.free)
 
-    def around(self, jacobian: Float[Array, "k unknowns"]) -> Float[Array, "n n"]:
+    def around(self, jacobian: Shaped[Array, "k unknowns"]) -> Shaped[Array, "n n"]:
         """The return Jacobian `D` of the pre-impact state, once around the orbit, from dF."""
-        n, k = self.dimension, jacobian.shape[0]
-        if k == n:
-            return jacobian[:, :n] + jnp.eye(n, dtype=jacobian.dtype)
-        by_first, by_others = jacobian[:, :n], jacobian[:, n:k]
-        # All rows but the last stride's give the other variations in terms of the first one; the last rows close the orbit.
-        others = solve(by_others[:-n], -by_first[:-n])
-        return by_first[-n:] + by_others[-n:] @ others + jnp.eye(n, dtype=jacobian.dtype)
+        return self._lap(self._strides(jacobian))
 
     def shifted(self, jacobian: Shaped[Array, "k unknowns"], shift: float | Shaped[Array, ""]) -> Shaped[Array, "k k"]:
         """A matrix that is singular exactly where `shift` is an eigenvalue of `D`; its kernel is a variation of all strides."""
-        n, k = self.dimension, jacobian.shape[0]
-        closing = jnp.zeros((k, k), jacobian.dtype).at[-n:, :n].set(jnp.eye(n, dtype=jacobian.dtype))
-        return jacobian[:, :k] + (1 - shift) * closing
+        n = self.dimension
+        return self._strides(jacobian).at[-n:, :n].add((1 - shift) * jnp.eye(n, dtype=jacobian.dtype))
+
+    def _strides(self, jacobian: Shaped[Array, "k unknowns"]) -> Shaped[Array, "k k"]:
+        """dF by the states; of a family without the term that makes it regular, and with the family's multiplier set apart."""
+        family, n = self.params, self.dimension
+        matrix, one = jacobian[:, : len(jacobian)], jnp.eye(n, dtype=jacobian.dtype)
+        if not isinstance(family, Family):
+            return matrix
+        matrix = matrix.at[-n:, :n].add(jnp.outer(family.push, family.along).astype(one.dtype))
+        last = set_apart(self._lap(matrix), matrix[-n:].at[:, :n].add(one))
+        return matrix.at[-n:].set(last).at[-n:, :n].add(-one)
+
+    def _lap(self, matrix: Shaped[Array, "k k"]) -> Shaped[Array, "n n"]:
+        n, one = self.dimension, jnp.eye(self.dimension, dtype=matrix.dtype)
+        by_first, by_others = matrix[:, :n], matrix[:, n:]
+        if not by_others.size:
+            return by_first + one
+        # All rows but the last stride's give the other variations in terms of the first one; the last rows close the orbit.
+        others = solve(by_others[:-n], -by_first[:-n])
+        return by_first[-n:] + by_others[-n:] @ others + one
 
 
 class Reached(eqx.Module):

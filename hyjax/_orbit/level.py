@@ -9,6 +9,8 @@ $$P_c(x) = P(x) + b\,\big(c - E(P(x))\big), \qquad b = \nabla E / |\nabla E|^2, 
 The fixed points are those of $P$ with $E = c$, because a step of any length would change $E$. The multipliers are those of $P$,
 but that the family's own 1 is 0 (Wielandt's deflation). And $c$ is a parameter as others are: of branches, sweeps, gradients.
 
+Where $E$ is not known, an orbit of the family with its Jacobian gives directions: see `Family`.
+
 Source: Muñoz-Almaraz, Freire, Galán, Doedel, Vanderbauwhede (2003), *Continuation of periodic orbits in conservative and
 Hamiltonian systems*, Physica D 181, 1-38, for families, with one more unknown in place of the step; Saad (2011), *Numerical
 Methods for Large Eigenvalue Problems*, Sec. 4.2, for the deflation.
@@ -59,14 +61,53 @@ class Level(eqx.Module):
         return getattr(self.params, name)
 
 
+class Family(eqx.Module):
+    r"""Parameters of the orbits of a family whose conserved quantity is not known. Of the pre-impact state $y$ before a lap $S$,
+
+    $$S(y) + b\,\big(c - l\,(y - y_0)\big) = y.$$
+
+    At an orbit of the family, with $D t = t$ and $w D = w$, a solution near it has $c = l\,(y - y_0)$ if $w b \ne 0$, because the
+    lap conserves a quantity with the gradient $w$; and the equation is regular if $l t \ne 0$ too. So $c$ is a coordinate of the
+    family.
+
+    **Attributes:** `params`: those of the system, whose attributes are attributes of the family too. `distance`: $c$. `start`:
+    $y_0$. `along`: $l = t_R R'$, of the unit tangent $t_R$ of the states just after the jump $R$ that closes the orbit. `push`:
+    $b$.
+
+    Source: Muñoz-Almaraz, Freire, Galán, Doedel, Vanderbauwhede (2003), Physica D 181, 1-38.
+    """
+
+    params: Params
+    distance: Scalar
+    start: State
+    along: State
+    push: State
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("params", "distance", "start", "along", "push"):
+            raise AttributeError(name)
+        return getattr(self.params, name)
+
+    def forced(self, y: State) -> State:
+        """What the equation adds to the end of a lap from `y`; zero at its solutions."""
+        return self.push * (self.distance - self.along @ (y - self.start))
+
+
+def of_own_params(system: HybridSystem) -> HybridSystem:
+    """The system whose parameters are a `Level` or a `Family`, of which its functions take their own."""
+    modes = {name: _with_own(mode, "vector_field", "domain") for name, mode in system.modes.items()}
+    ways = tuple(_with_own(way, "guard", "reset", "armed") for way in system.transitions)
+    return HybridSystem(modes, ways, system.time_unit)
+
+
 def on_level(
     system: HybridSystem, sequence: tuple[str, ...] | None, section: SectionLike | None, quantity: Quantity
 ) -> tuple[HybridSystem, SectionLike | None]:
     """The system and the section of a map whose last jump, or crossing of the section, leads back to the level; their parameters
     are a `Level`."""
     flows = lambda name: system.mode(name).dimension - len(system.mode(name).held)
-    modes = {name: _with_level(mode, "vector_field", "domain") for name, mode in system.modes.items()}
-    ways = [_with_level(way, "guard", "reset", "armed") for way in system.transitions]
+    system = of_own_params(system)
+    ways = [*system.transitions]
     if sequence is not None:
         closing, _ = system.passes(sequence)[-1]
         reset = eqx.Partial(_back_to, ways[closing].reset, quantity, None, flows(ways[closing].target))
@@ -75,11 +116,11 @@ def on_level(
         surface = eqx.Partial(_of_own, section.surface)
         reset = eqx.Partial(_back_to, unchanged, quantity, surface, flows(section.mode))
         section = dataclasses.replace(section, surface=surface, _reset=reset)
-    return HybridSystem(modes, tuple(ways), system.time_unit), section
+    return HybridSystem(system.modes, tuple(ways), system.time_unit), section
 
 
-def _with_level(part: Any, *names: str) -> Any:
-    """A part of a system whose functions take a `Level` in place of the parameters."""
+def _with_own(part: Any, *names: str) -> Any:
+    """A part of a system whose functions take a `Level` or a `Family` in place of the parameters."""
 
     def of(fn):
         return fn.of(own_params) if isinstance(fn, Clock) else fn and eqx.Partial(_of_own, fn)
@@ -87,7 +128,7 @@ def _with_level(part: Any, *names: str) -> Any:
     return dataclasses.replace(part, **{name: of(getattr(part, name)) for name in names})
 
 
-def _of_own(fn: Callable, t: Time, x: State, level: Level, *member):
+def _of_own(fn: Callable, t: Time, x: State, level: Level | Family, *member):
     return fn(t, x, level.params, *member)
 
 

@@ -10,7 +10,7 @@ Dynamical Equilibria*, ch. 3.
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Complex, Float, Shaped
 
 from .._numerics.eigenvalues import spectrum
 from .._numerics.elimination import null_vectors, solver
@@ -43,6 +43,14 @@ def _eigenvalues_jvp(primals, tangents):
     frozen = _frozen(matrix, values)
     product = jnp.where(frozen, 1, jnp.sum(left * right, axis=1))
     return values, jnp.where(frozen, 0, moved / product)
+
+
+def set_apart(lap: Shaped[Array, "n n"], last: Shaped[Array, "n k"] | None = None) -> Shaped[Array, "n k"]:
+    """$(I - w w^*) D$ with the unit left eigenvector $w$ of the eigenvalue 1 of the `lap` $D$ along a family of orbits, which
+    becomes 0; the others stay (Wielandt's deflation). **Arguments:** `last`: a last factor of $D$, to be multiplied instead."""
+    left = jnp.linalg.svd(lap - jnp.eye(len(lap), dtype=lap.dtype))[0][:, -1]
+    last = lap if last is None else last
+    return last - jnp.outer(left, left.conj() @ last)
 
 
 def _frozen(matrix: Float[Array, "n n"], values: Complex[Array, " k"]) -> Array:

@@ -24,8 +24,9 @@ from .._system.types import Matrix, Params, Scalar, State
 from .chain import Chain
 from .footfalls import Footfalls, footfalls_of
 from .implicit import closed_orbit
+from .level import Family
 from .manifold import Manifold, manifold_of
-from .multipliers import eigenvalues
+from .multipliers import eigenvalues, set_apart
 from .orbit_report import orbit_dataset, orbit_frame, orbit_table
 from .problem import Problem
 from .return_map import ReturnMap
@@ -53,9 +54,10 @@ class PeriodicOrbit(Shown):
     of the mode)`. `jump_times`: the times of these jumps since the starts of their strides, shape `(strides, arcs)`.
     `iterations`: of Newton's method. `distance`: the largest component of the way from the guess to the orbit's states,
     relative to the largest component of either; zero where there was no guess. `result`: a code of `RESULTS`; unless `result`
-    is `successful`, the numbers are NaN, except `iterations` and `distance` (to the last iterate). Every number is
-    differentiable in `params`; the derivative of `distance` is zero. Of an orbit that was found by a Krylov method,
-    `multipliers` are the ten of largest modulus and `return_jacobian` has no rows, see `periodic_orbit`.
+    is `successful`, or `not_isolated` for one orbit of a family, the numbers are NaN, except `iterations` and `distance` (to the
+    last iterate). Every number of an isolated orbit is differentiable in `params`; the derivative of `distance` is zero. Of an
+    orbit that was found by a Krylov method, `multipliers` are the ten of largest modulus and `return_jacobian` has no rows, see
+    `periodic_orbit`.
 
     **Example:**
 
@@ -110,8 +112,8 @@ class PeriodicOrbit(Shown):
 
     @property
     def stable(self) -> Bool[Array, "*batch"]:
-        """Whether every multiplier lies inside the unit circle."""
-        return self.spectral_radius < 1
+        """Whether every multiplier lies inside the unit circle; those of an orbit that is `not_isolated` do not."""
+        return (self.spectral_radius < 1) & (self.result != RESULTS.not_isolated)
 
     @property
     def mode_names(self) -> tuple[str, ...]:
@@ -211,8 +213,10 @@ def orbit_of(
     result: RESULTS,
     distance: Array | None = None,
 ) -> PeriodicOrbit:
-    """The periodic orbit from a solver's results; NaN unless the solver was successful."""
-    nan = ft.partial(nan_unless, result == RESULTS.successful)
+    """The periodic orbit from a solver's results; NaN unless the solver was successful, or the orbit is one of many."""
+    nan = ft.partial(nan_unless, (result == RESULTS.successful) | (result == RESULTS.not_isolated))
+    if isinstance(params, Family) and len(jacobian):
+        multipliers = eigenvalues(set_apart(jacobian))
     return PeriodicOrbit(
         x=nan(chain.nodes[0]), period=nan(chain.period), multipliers=nan(multipliers), return_jacobian=nan(jacobian),
         residual=nan(residual), guard_rates=nan(chain.guard_rates), nodes=nan(chain.nodes), start_times=nan(chain.starts),

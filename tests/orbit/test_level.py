@@ -1,5 +1,7 @@
 """Orbits on a level of a conserved quantity, in closed form: a ball without loss, and its family over the energy."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,7 +83,76 @@ def test_bad_quantities():
     with pytest.raises(ValueError, match="forced system conserves nothing"):
         forced = hj.ReturnMap(ball.system, section=hj.Stroboscope("flight", 1.0))
         hj.periodic_orbit(forced, guess, PARAMS, conserved=energy)
-    plain = hj.periodic_orbit(ball.step, guess, PARAMS, throw=False)
-    assert plain.result == hj.RESULTS.not_isolated
-    with pytest.raises(ValueError, match="conserved=quantity"):
-        hj.continuation(plain, stop=1.0)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("laps", [1, 2])
+def test_a_family_whose_quantity_is_not_known(laps):
+    """Of bounces of any speed: the distance is that of the speed just after the impact, T = 2 v / g for each bounce."""
+    orbit = hj.periodic_orbit(ball.step.repeated(laps), jnp.array([0.0, 2.0]), PARAMS, throw=False)
+    assert orbit.result == hj.RESULTS.not_isolated and not orbit.stable
+    assert_allclose(orbit.multipliers, [1, 0], atol=1e-12)
+    family = hj.continuation(orbit, stop=(-1.0, 2.0))
+    assert family.result == hj.RESULTS.successful and family.parameter == "distance"
+    speeds = orbit.x[1] + family.values
+    assert_allclose(family.x[:, 1], speeds, rtol=1e-12)
+    assert_allclose(family.periods, laps * 2 * speeds / PARAMS.gravity, rtol=1e-12)
+    # A double zero is known to the root of rounding.
+    assert_allclose(family.multipliers, 0, atol=1e-7)
+    assert family.special_points == () and not family.unresolved
+    last = family.orbit(-1)
+    assert last.result == hj.RESULTS.successful and last.stable
+    # On from there; and over a parameter, at one distance.
+    more = hj.continuation(last, stop=1.0)
+    assert_allclose(more.x[-1, 1], last.x[1] + 1, rtol=1e-12)
+    heavier = hj.continuation(last, where=lambda p: p.gravity, stop=20.0)
+    assert_allclose(heavier.periods, laps * 2 * last.x[1] / heavier.values, rtol=1e-12)
+
+
+# (a, b) -> (b a (1 - a), b), at the end of a unit of time: a family over b of fixed points a = 1 - 1/b with the multiplier 2 - b.
+logistic = hj.HybridSystem(
+    {"wait": hj.Mode(lambda t, x, p: jnp.stack([jnp.ones(()), jnp.zeros(()), jnp.zeros(())]), ("clock", "a", "b"))},
+    (
+        hj.Transition(
+            "wait",
+            "wait",
+            lambda t, x, p: 1 - x[0],
+            lambda t, x, p: jnp.stack([jnp.zeros(()), p * x[1] + x[2] * x[1] * (1 - x[1]), x[2]]),
+        ),
+    ),
+)
+
+
+@pytest.mark.medium
+def test_special_points_of_a_family_whose_quantity_is_not_known():
+    """Period doubling at b = 3, a = 2/3; the cycle of two beyond has the multiplier 4 + 2 b - b^2."""
+    step = hj.ReturnMap(logistic, sequence=("wait",))
+    orbit = hj.periodic_orbit(step, jnp.array([0.0, 0.6, 2.5]), jnp.array(0.0), throw=False)
+    family = hj.continuation(orbit, stop=(-0.5, 0.9))
+    b = family.x[:, 2]
+    assert_allclose(family.x[:, 1], 1 - 1 / b, rtol=1e-12)
+    assert_allclose(family.multipliers[:, 0], 2 - b, atol=1e-11)
+    # The unit tangent at the start.
+    da, db = np.array([1 / 2.5**2, 1]) / np.hypot(1 / 2.5**2, 1)
+    # Of the jump at the start, linear in the states before it: da' = (b (1 - 2 a) da + a (1 - a) db), db' = db.
+    along = np.array([-0.5 * da, 0.24 * da + db])
+    assert_allclose(family.values, (family.x[:, 1:] - orbit.x[1:]) @ along, atol=1e-12)
+    (doubling,) = family.special_points
+    assert doubling.kind == "period-doubling" and not family.unresolved
+    assert_allclose(doubling.orbit.x, [0, 2 / 3, 3], atol=1e-11)
+    twice = hj.switch_branch(doubling, stop=0.7)
+    b = twice.x[:, 2]
+    assert b[-1] > 3.1
+    assert_allclose(twice.multipliers[:, 0], 4 + 2 * b - b**2, atol=1e-9)
+
+
+def test_where_there_is_no_family():
+    step = hj.ReturnMap(logistic, sequence=("wait",))
+    # (a, b) -> (a, 0): of two quantities at once; and an orbit of a family is followed over no parameter.
+    two = hj.periodic_orbit(step, jnp.array([0.0, 0.3, 0.0]), jnp.array(1.0), throw=False)
+    with pytest.raises(ValueError, match=r"here 2 are known\. Of several give a quantity"):
+        hj.continuation(two, stop=1.0)
+    with pytest.raises(ValueError, match="is one of a family: follow it first"):
+        hj.continuation(two, where=lambda p: p, stop=1.0)
+    with pytest.raises(ValueError, match="here 0 are known"):
+        hj.continuation(dataclasses.replace(two, multipliers=0 * two.multipliers), stop=1.0)
