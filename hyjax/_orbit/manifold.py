@@ -21,116 +21,30 @@ the control of distance and angle.
 """
 
 import dataclasses
-import functools as ft
-from collections.abc import Callable
-from typing import NamedTuple, TYPE_CHECKING
+from typing import Any, NamedTuple, TYPE_CHECKING
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 from numpy.polynomial import chebyshev
 
-from .._flow.integrator import Integrator, pushable, rolled, without_jacobian
-from .._numerics.eager import long_run, short_run
-from .._numerics.linearize import with_columns
+from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import code_of, numbered_code, RESULTS
-from .._system.section import Section
-from .._system.types import Params, Scalar, State
-from .problem import Problem
+from .._system.where import Where
+from .crossings import Crossings, crossings_of, DEGREE, Tangency, tangency_of
+from .lap import DIVERGED, jumps, LANES, Lap, lap_of, passages, SUCCESSFUL
 from .return_map import require_map, ReturnMap
 
 if TYPE_CHECKING:
     from .orbit import PeriodicOrbit
 
-# Coefficients of the polynomial; states that are computed together.
-DEGREE, LANES = 16, 32
 # A singular value below this part of the largest one is zero: of a jump to an image of lower dimension.
 RANK = 1e-9
 # The gap between two points, in units of `spacing`, below which their directions may differ by any angle.
 FOLD = 1e-2
-SUCCESSFUL = int(RESULTS.successful._value)
-DIVERGED = int(RESULTS.nonlinear_divergence._value)
-
-
-class Passage(NamedTuple):
-    """Of states `y` before the closing jump: `x` after it, the state `end` before the next closing jump, `after` that one, the
-    guard at `y`, whose row of Jacobian is that of the surface, and the code."""
-
-    x: Array
-    end: Array
-    after: Array
-    guard: Array
-
-
-class Lap(eqx.Module):
-    """A return map as one of states before the jump that closes it; of a section, from which no jump leads, of its states.
-
-    **Attributes:** `period`: of the orbit, the time at which the guard that closes it is taken."""
-
-    step: ReturnMap
-    params: Params
-    period: Scalar
-
-    def jump(self, y: State) -> State:
-        """The state after the closing jump, $R(y)$."""
-        step = self.step
-        if step.sequence is None:
-            return y
-        return Problem(step.system, step.sequence, step.strides).closing_jump(y, self.params)
-
-    def guard(self, y: State) -> Scalar:
-        """Zero on the surface on which the states before the closing jump lie."""
-        step = self.step
-        if step.sequence is not None:
-            way = Problem(step.system, step.sequence, step.strides).closing_way
-            return way.guard(self.period, y, self.params)
-        return step.section.surface(self.period, y, self.params) if isinstance(step.section, Section) else 0 * y[0]
-
-    def passed(self, y: State) -> tuple[Passage, RESULTS]:
-        """A pass of the map from the state after the jump."""
-        x = self.jump(y)
-        end, after, result = self.onward(x)
-        return Passage(x, end, after, self.guard(y)), result
-
-    def onward(self, x: State) -> tuple[State, State, RESULTS]:
-        """From a state after the closing jump, those before and after the next one, and the code."""
-        through = self.step(x, self.params, throw=False)
-        end = through.x if self.step.sequence is None else through.impacts[-1].x  # pyright: ignore
-        return end, through.x, through.result
-
-
-def lap_of(step: ReturnMap, params: Params, period: Scalar) -> Lap:
-    """The map, quick to compile, whose derivatives are pushed."""
-    integrator = pushable(rolled(without_jacobian(step.integrator_or(Integrator()))))
-    return Lap(dataclasses.replace(step, integrator=integrator), params, period)
-
-
-@long_run
-def _laps(lap: Lap, y: Float[Array, "lanes m"]) -> tuple[Passage, Passage, Int[Array, " lanes"]]:
-    passage, by, result = jax.vmap(lambda y: with_columns(lap.passed, y))(y)
-    return passage, by, result._value
-
-
-@short_run
-def _jumps(lap: Lap, y: Float[Array, "lanes m"]) -> tuple[Array, Array]:
-    return jax.vmap(lap.jump)(y), jax.vmap(jax.jacfwd(lap.jump))(y)
-
-
-def in_lanes(run: Callable, y: np.ndarray):
-    """`run(y)` of rows, shape `(points, m)`, all by one program of `LANES` of them."""
-    padded = np.concatenate([y, np.repeat(y[-1:], -len(y) % LANES, axis=0)]).reshape(-1, LANES, y.shape[1])
-    runs = [jax.tree.map(np.asarray, run(jnp.asarray(part))) for part in padded]
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(y)], *runs)
-
-
-def passages(lap: Lap, y: np.ndarray) -> tuple[Passage, Passage, np.ndarray]:
-    """`(passage, its Jacobians by y, codes)` of states, shape `(points, m)`."""
-    return in_lanes(ft.partial(_laps, lap), y)
 
 
 class Manifold(Shown):
@@ -202,20 +116,44 @@ class Manifold(Shown):
         **Arguments:** `other`: a `Manifold`, in the same coordinates. **Returns:** `Crossings(s, t, x, sine)`, by `s`; none for
         curves that do not meet. `sine`: of the angle from this curve to the other in that plane, zero at a tangency.
         """
-        return _crossings(self, other)
+        return crossings_of(self, other)
+
+    def tangency(
+        self,
+        other: "Manifold",
+        *,
+        solve: Where,
+        guess: tuple[float, float] | None = None,
+        where: Where | None = None,
+        values: Any = None,
+        throw: bool = True,
+    ) -> Tangency:
+        """The value of a parameter at which two crossings of this unstable manifold with a stable one merge: a tangency.
+
+        Newton's method on the equations of the point, of the angle and of both polynomials near the orbits, with derivatives
+        by all unknowns by automatic differentiation. From each solution to the next of `values` leads the tangent.
+
+        **Arguments:** `other`: a stable `Manifold` of the same map, of the same orbit or another. `solve`: the parameter that
+        is solved for, such as `lambda p: p.slope`. `guess`: `(s, t)`, by default the middle of those two consecutive crossings
+        of opposite sines that are nearest to each other. `where`, `values`: a second parameter, and the values of it, shape
+        `(values,)`, at which the tangency is found. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the
+        codes.
+
+        **Returns:** `Tangency(solved, s, t, x, result)`, with one entry for each of `values`, if these are given, NaN where
+        there is a code: `nonlinear_divergence` where Newton's method does not converge, or has left the polynomials.
+        `ValueError` for other manifolds than an unstable and a stable one, and where there is no guess.
+        """
+        return tangency_of(self, other, solve, guess, where, values, throw)
+
+    def _levels(self, s: np.ndarray) -> np.ndarray:
+        """The numbers of passes between the polynomial's interval and the points at `s`."""
+        rate = np.log(max(abs(self.multiplier), 1 / abs(self.multiplier)))
+        far = np.log(np.maximum(np.abs(s) / self.radius, 1e-300)) / rate
+        return np.maximum(np.ceil(far - 1e-9), 0).astype(int)
 
     def _at(self, s: np.ndarray) -> "Reached":
         """The points at `s`, shape `(points,)`, with the derivatives by `s`."""
         return _reach(self, s)
-
-
-class Crossings(NamedTuple):
-    """Where two manifolds meet: see `Manifold.crossings`."""
-
-    s: np.ndarray
-    t: np.ndarray
-    x: np.ndarray
-    sine: np.ndarray
 
 
 class Reached(NamedTuple):
@@ -335,10 +273,7 @@ def _with_polynomial(start: Manifold, size: float) -> Manifold:
 def _reach(found: Manifold, s: np.ndarray) -> Reached:
     """Points by the polynomial, and from there by passes of the map, forwards or backwards."""
     mu, lap = found.multiplier, found.lap
-    rate = max(abs(mu), 1 / abs(mu))
-    levels = np.maximum(np.ceil(np.log(np.maximum(np.abs(s) / found.radius, 1e-300)) / np.log(rate) - 1e-9), 0).astype(
-        int
-    )
+    levels = found._levels(s)
     outward = mu if abs(mu) > 1 else 1 / mu
     at = s / outward**levels
     y, slope = _polynomial(found, at)
@@ -353,7 +288,7 @@ def _reach(found: Manifold, s: np.ndarray) -> Reached:
             y[alive], slope[alive] = passage.end, np.einsum("pij,pj->pi", by.end, slope[alive]) / mu
         else:
             y[alive], slope[alive], codes[alive] = _back(found, y[alive], slope[alive], at[alive])
-    x, by = in_lanes(ft.partial(_jumps, lap), y)
+    x, by = jumps(lap, y)
     return Reached(y, slope, x, np.einsum("pij,pj->pi", by, slope), codes)
 
 
@@ -451,36 +386,3 @@ def _turns(directions: np.ndarray) -> np.ndarray:
     """The angles between neighbouring directions."""
     unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     return 2 * np.arcsin(np.clip(np.linalg.norm(np.diff(unit, axis=0), axis=1) / 2, 0, 1))
-
-
-def _crossings(one: Manifold, other: Manifold) -> Crossings:
-    plane, upper = np.linalg.qr(np.column_stack([one.direction, other.direction]))
-    plane = plane * np.sign(np.diag(upper))
-    a, b = one.x @ plane, other.x @ plane
-    u, v = np.diff(a, axis=0)[:, None], np.diff(b, axis=0)[None]
-    apart, cross = b[None, :-1] - a[:-1, None], lambda p, q: p[..., 0] * q[..., 1] - p[..., 1] * q[..., 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        along, across = cross(apart, v) / cross(u, v), cross(apart, u) / cross(u, v)
-    i, j = np.nonzero((along >= 0) & (along < 1) & (across >= 0) & (across < 1))
-    s = one.s[i] + along[i, j] * np.diff(one.s)[i]
-    t = other.s[j] + across[i, j] * np.diff(other.s)[j]
-    for _ in range(8):
-        s, t = np.clip(s, one.s[0], one.s[-1]), np.clip(t, other.s[0], other.s[-1])
-        if not s.size:
-            break
-        here, there = one._at(s), other._at(t)
-        off, by = here.x - there.x, np.stack([here.direction, -there.direction], axis=2)
-        change = np.einsum("pij,pj->pi", np.linalg.pinv(np.nan_to_num(by)), off)
-        sound = (here.codes == SUCCESSFUL) & (there.codes == SUCCESSFUL)
-        good = sound & (np.max(np.abs(off), axis=1) <= 1e-9 * np.max(np.abs(one.x)))
-        s, t = s - change[:, 0], t - change[:, 1]
-    if not s.size:
-        return Crossings(s, t, np.zeros((0, one.x.shape[1])), s)
-    here, there = one._at(s), other._at(t)
-    unit = lambda d: d @ plane / np.linalg.norm(d, axis=1, keepdims=True)
-    sine = cross(unit(here.direction), unit(there.direction))
-    # Not the orbit itself, nor a crossing that was found from two pairs of chords.
-    good &= np.max(np.abs(here.x - one(0.0)), axis=1) > 1e-6 * np.max(np.abs(one.x))
-    order = [k for k in np.argsort(s) if good[k]]
-    order = [k for n, k in enumerate(order) if not n or s[k] - s[order[n - 1]] > 1e-9 * abs(s[k])]
-    return Crossings(s[order], t[order], here.x[order], sine[order])

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._numerics.eager import long_run, short_run
-from .._orbit.manifold import Lap, lap_of
+from .._orbit.lap import Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.return_map import require_map, ReturnMap

@@ -27,7 +27,7 @@ from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
 from .._flow.jump import reset
 from .._numerics.eager import long_run, short_run
-from .._orbit.manifold import in_lanes, Lap, lap_of
+from .._orbit.lap import in_lanes, Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.stride import run_stride

@@ -156,3 +156,48 @@ def test_a_manifold_through_changes_of_sequence():
     short = orbit.manifold("unstable", length=6.0, spacing=0.1)
     assert "unexpected_transition" in str(short.ends)
     assert short.arclength[-1] < 6 or short.arclength[0] > -6
+
+
+@ft.cache
+def curly():
+    """Hénon's map at a = 1.2, where a fold of the unstable manifold has crossed the stable one."""
+    orbit = fixed_point(HENON, (0.63, 0.19), {"a": jnp.array(1.2), "b": jnp.array(0.3)})
+    return orbit.manifold("unstable", length=5.0, spacing=0.3), orbit.manifold("stable", length=6.0, spacing=0.5)
+
+
+@pytest.mark.medium
+def test_homoclinic_tangencies_of_henons_map():
+    """Two crossings merge: by power series of 60 terms and the inverse map in mpmath, with 40 digits. The error is that of 30
+    roundings of a, and of 1e2 times as many of points that lie on folds."""
+    unstable, stable = curly()
+    first = unstable.tangency(stable, solve=lambda p: p["a"])
+    assert_allclose(first.solved, 1.153569811177149643324, atol=1e-14)
+    assert_allclose([first.s, first.t], [-6.451111391455420203152, -0.1391738080231328250695], rtol=1e-12)
+    assert_allclose(first.x[:2], [0.60692972213770597488, 0.088748404889563268603], atol=1e-12)
+    # The manifold at that parameter, of another program, from the new orbit's own polynomial.
+    params = {"a": jnp.asarray(first.solved), "b": jnp.array(0.3)}
+    there = fixed_point(HENON, (0.63, 0.19), params).manifold("unstable", length=5.0, spacing=0.3)
+    assert_allclose(there(first.s), first.x, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_tangencies_over_a_second_parameter():
+    """As above. Between b = 0.38 and 0.4 the point moves far along the manifold."""
+    unstable, stable = curly()
+    found = unstable.tangency(stable, solve=lambda p: p["a"], where=lambda p: p["b"], values=[0.4, 0.2])
+    assert_allclose(found.solved, [1.133892401966680476061, 1.270613115516015309389], atol=1e-14)
+    assert_allclose(found.s, [-10.60653201797897310232, -5.408574416583431790414], rtol=1e-12)
+    assert found.x.shape == (2, 3) and str(found.result) == "2 successful"
+
+
+def test_tangencies_that_cannot_be_sought():
+    unstable, stable = henon_manifolds()
+    a = lambda p: p["a"]
+    for (one, other), given, text in (
+        ((stable, unstable), {}, "give the stable manifold to the unstable one"),
+        ((unstable, curly()[1]), {}, "not of the same map at the same parameters"),
+        ((unstable, stable), {"values": [0.3]}, "come together"),
+        ((unstable, stable), {"where": a, "values": [0.3]}, "more than once"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            one.tangency(other, solve=a, **given)

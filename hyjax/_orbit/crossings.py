@@ -1,0 +1,322 @@
+r"""Where two one-dimensional manifolds meet, and the parameters at which two such points merge.
+
+At a **tangency** of the unstable manifold $W$ with the stable one $V$ these have a common point and direction. With the local
+polynomials $W_0, V_0$, $n$ passes from one to the other, and multipliers $\mu, \lambda$,
+
+$$S^n(W_0(s / \mu^i)) = V_0(\lambda^{n-i} t), \qquad \partial_s S^n(W_0(s / \mu^i)) \parallel \partial_t V_0(\lambda^{n-i} t),$$
+
+in a plane three equations for $s$, $t$ and a parameter. The polynomials have their own, $S(W_0(s)) = W_0(\mu s)$ at more points
+than they have coefficients. From the derivatives by all of them, by automatic differentiation, the coefficients are eliminated,
+and Newton's method solves for the rest. No map is inverted.
+
+Source: Beyn, Kleinkauf (1997), *The numerical computation of homoclinic orbits for maps*, SIAM J. Numer. Anal. 34, 1207-1236.
+"""
+
+import dataclasses
+import functools as ft
+from typing import Any, NamedTuple, TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
+
+from .._flow.integrator import Integrator
+from .._numerics.eager import long_run, short_run
+from .._numerics.linearize import with_columns
+from .._results.failure import raise_failure
+from .._system.results import numbered_code, RESULTS
+from .._system.types import Scalar
+from .._system.where import free_leaves, Where, with_leaves
+from .lap import DIVERGED, in_lanes, Lap, SUCCESSFUL
+
+if TYPE_CHECKING:
+    from .manifold import Manifold
+
+# Coefficients of a local polynomial.
+DEGREE = 16
+# Of Newton's method the largest relative change of an iteration, and that at which it has converged. Points that are closer, in
+# units of the states, are one.
+LONGEST, CONVERGED, MET = 0.3, 1e-8, 1e-7
+# Of a step over the second parameter: the shortest, as a part of the way, the largest relative distance from the tangent, and the
+# number of iterations.
+SHORTEST, ASIDE, FEW = 1e-2, 0.1, 9
+
+
+class Crossings(NamedTuple):
+    """Where two manifolds meet: see `Manifold.crossings`."""
+
+    s: np.ndarray
+    t: np.ndarray
+    x: np.ndarray
+    sine: np.ndarray
+
+
+class Tangency(NamedTuple):
+    """Where two manifolds touch: see `Manifold.tangency`."""
+
+    solved: np.ndarray
+    s: np.ndarray
+    t: np.ndarray
+    x: np.ndarray
+    result: RESULTS
+
+
+def crossings_of(one: "Manifold", other: "Manifold") -> Crossings:
+    plane = plane_of(one, other)
+    a, b = one.x @ plane, other.x @ plane
+    u, v = np.diff(a, axis=0)[:, None], np.diff(b, axis=0)[None]
+    apart = b[None, :-1] - a[:-1, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        along, across = _cross(apart, v) / _cross(u, v), _cross(apart, u) / _cross(u, v)
+    i, j = np.nonzero((along >= 0) & (along < 1) & (across >= 0) & (across < 1))
+    s = one.s[i] + along[i, j] * np.diff(one.s)[i]
+    t = other.s[j] + across[i, j] * np.diff(other.s)[j]
+    for _ in range(8):
+        s, t = np.clip(s, one.s[0], one.s[-1]), np.clip(t, other.s[0], other.s[-1])
+        if not s.size:
+            break
+        here, there = one._at(s), other._at(t)
+        off, by = here.x - there.x, np.stack([here.direction, -there.direction], axis=2)
+        change = np.einsum("pij,pj->pi", np.linalg.pinv(np.nan_to_num(by)), off)
+        sound = (here.codes == SUCCESSFUL) & (there.codes == SUCCESSFUL)
+        good = sound & (np.max(np.abs(off), axis=1) <= 1e-9 * np.max(np.abs(one.x)))
+        s, t = s - change[:, 0], t - change[:, 1]
+    if not s.size:
+        return Crossings(s, t, np.zeros((0, one.x.shape[1])), s)
+    here, there = one._at(s), other._at(t)
+    unit = lambda d: d @ plane / np.linalg.norm(d, axis=1, keepdims=True)
+    sine = _cross(unit(here.direction), unit(there.direction))
+    # Not the orbit itself, nor a crossing that was found from two pairs of chords.
+    good &= np.max(np.abs(here.x - one(0.0)), axis=1) > 1e-6 * np.max(np.abs(one.x))
+    order = [k for k in np.argsort(s) if good[k]]
+    order = [k for n, k in enumerate(order) if not n or s[k] - s[order[n - 1]] > 1e-9 * abs(s[k])]
+    return Crossings(s[order], t[order], here.x[order], sine[order])
+
+
+def plane_of(one: "Manifold", other: "Manifold") -> np.ndarray:
+    """Orthonormal directions, in which the two eigenvectors lie, shape `(n, 2)`."""
+    plane, upper = np.linalg.qr(np.column_stack([one.direction, other.direction]))
+    return plane * np.sign(np.diag(upper))
+
+
+def _cross(p, q):
+    """The area that two vectors of a plane span."""
+    return p[..., 0] * q[..., 1] - p[..., 1] * q[..., 0]
+
+
+class Touch(eqx.Module):
+    """The equations of a tangency of an unstable and a stable manifold. **Attributes:** `scales`, of both polynomials; `nodes`,
+    where their equations are to hold, in units of these. `levels`: passes from the first polynomial to the point, and on to the
+    second. `plane`: in which the manifolds meet. `free`: indices of the parameters."""
+
+    lap: Lap
+    scales: Float[Array, " 2"]
+    nodes: Float[Array, "2 nodes"]
+    levels: Float[Array, " 2"]
+    plane: Float[np.ndarray, "n 2"]
+    free: tuple[int, ...] = eqx.field(static=True)
+
+    def onward(self, w: np.ndarray, by_w: np.ndarray, p: np.ndarray):
+        """A pass of states with directions, shape `(points, 2 m)`: `((x, by_x), (end, by_end), codes)`, with the derivatives by
+        all unknowns, of which those of the parameters `p` are the last."""
+        out, by, codes = in_lanes(
+            ft.partial(_passes, self.lap, self.free), np.column_stack([w, np.tile(p, (len(w), 1))])
+        )
+        by_p = np.tile(np.eye(by_w.shape[2])[by_w.shape[2] - p.size :], (len(w), 1, 1))
+        by = [each @ np.concatenate([by_w, by_p], axis=1) for each in by]
+        return (out[0], by[0]), (out[1], by[1]), codes
+
+    def linearized(self, v: tuple[Array, Array, Array]):
+        """`((residuals, Jacobian) of the polynomials, those of the tangency, the point, the gap, all codes)`, by all unknowns.
+
+        **Arguments:** `v`: coefficients, multipliers; s, t and the parameters."""
+        (starts, images, ends), (by_starts, by_images, by_ends) = jax.tree.map(np.asarray, _points(self, v))
+        p, m, levels, met = np.asarray(v[2][2:]), starts.shape[1], np.asarray(self.levels, int), starts[0]
+        _, (end, by_end), codes = self.onward(np.hstack([starts, 0 * starts]), np.hstack([by_starts, 0 * by_starts]), p)
+        fit, by_fit = (end[:, :m] - images).ravel(), (by_end[:, :m] - by_images).reshape(images.size, -1)
+        w, by_w, codes = ends[:1], by_ends[:1], [codes]
+        for level in range(np.sum(levels) + 1):
+            (x, by_x), (w, by_w), code = self.onward(w, by_w, p)
+            met, codes = x[0, : self.plane.shape[0]] if level == levels[0] else met, [*codes, code]
+        (y, by_y), _, code = self.onward(ends[1:], by_ends[1:], p)
+        n = y.shape[1] // 2
+        project = lambda each: np.concatenate([self.plane.T @ each[0, :n], self.plane.T @ each[0, n:]])
+        (a, b), (by_a, by_b) = map(project, (x, y)), map(project, (by_x, by_y))
+        # In a sharp fold the angle turns suddenly, the height above the other curve does not.
+        off = np.append((a - b)[:2], _cross(a[2:], b[2:]))
+        by_off = np.vstack([(by_a - by_b)[:2], _cross(by_a[2:].T, b[2:]) + _cross(a[2:], by_b[2:].T)])
+        return (fit, by_fit), (off, by_off), met, np.max(np.abs(x - y)[0, :n]), np.concatenate([*codes, code])
+
+
+@short_run
+def _points(touch: Touch, v: tuple[Array, Array, Array]) -> tuple[tuple, tuple]:
+    r"""By the polynomials $W_0(s)$ and $W_0(\mu s)$ at all nodes, and the outermost points with their derivatives by s and t; the
+    Jacobians of all by the unknowns."""
+    flat, unravel = ravel_pytree(v)
+
+    def points(flat):
+        c, mu, at = unravel(flat)
+        of = lambda z, c: jax.vmap(_powers)(z) @ c
+        inner = jnp.array([1 / mu[0] ** touch.levels[0], mu[1] ** touch.levels[1]]) / touch.scales
+        curve = lambda s, inner, c: jnp.append(*jax.jvp(lambda s: _powers(s * inner) @ c, (s,), (jnp.ones_like(s),)))
+        nodes, m = touch.nodes, c.shape[2]
+        starts, images = jax.vmap(of)(nodes, c).reshape(-1, m), jax.vmap(of)(mu[:, None] * nodes, c).reshape(-1, m)
+        return starts, images, jax.vmap(curve)(at[:2], inner, c)
+
+    return points(flat), jax.jacfwd(points)(flat)
+
+
+def _powers(z: Scalar) -> Array:
+    r"""$1, z, z^2 T_0(z), z^2 T_1(z), \dots$, of Chebyshev's polynomials, which the coefficients multiply."""
+    chebyshev = [jnp.ones_like(z), z]
+    while len(chebyshev) < DEGREE:
+        chebyshev.append(2 * z * chebyshev[-1] - chebyshev[-2])
+    return jnp.stack([jnp.ones_like(z), z, *[z**2 * each for each in chebyshev]])
+
+
+@long_run
+def _passes(lap: Lap, free: tuple[int, ...], w: Float[Array, "lanes _"]) -> tuple[tuple, tuple, Int[Array, " lanes"]]:
+    """Of states before the closing jump, each with a direction, and parameters: the states after it and before the next one, both
+    with their directions; the Jacobians, and the codes."""
+
+    def one(w):
+        y, u, p = jnp.split(w, [(w.size - len(free)) // 2, w.size - len(free)])
+        at = dataclasses.replace(lap, params=with_leaves(lap.params, free, p))
+
+        def through(y):
+            x = at.jump(y)
+            end, _, result = at.onward(x)
+            return (x, end), result
+
+        (x, end), (dx, dend), result = jax.jvp(through, (y,), (u,), has_aux=True)
+        return (jnp.append(x, dx), jnp.append(end, dend)), result
+
+    out, by, result = jax.vmap(lambda w: with_columns(one, w))(w)
+    return out, by, result._value
+
+
+class _Solved(NamedTuple):
+    """Unknowns of a tangency, their derivatives by the second parameter, the point, s and t of it, and the code."""
+
+    v: tuple[Array, Array, Array]
+    slope: np.ndarray
+    x: np.ndarray
+    st: np.ndarray
+    code: int
+
+
+def tangency_of(
+    one: "Manifold",
+    other: "Manifold",
+    solve: Where,
+    guess: tuple[float, float] | None,
+    where: Where | None,
+    values: Any,
+    throw: bool,
+) -> Tangency:
+    """`Manifold.tangency`."""
+    if not abs(one.multiplier) > 1 > abs(other.multiplier):
+        raise ValueError(
+            "tangency: give the stable manifold to the unstable one, as in unstable.tangency(stable, ...)."
+        )
+    params = one.lap.params
+    if not eqx.tree_equal((one.lap.step, params), (other.lap.step, other.lap.params)):
+        raise ValueError("tangency: the manifolds are not of the same map at the same parameters.")
+    if (where is None) != (values is None):
+        raise ValueError("tangency: where= and values= of a second parameter come together.")
+    free = free_leaves(lambda p: (solve(p),) if where is None else (solve(p), where(p)), params)
+    if len(free) != 1 + (where is not None):
+        raise ValueError("tangency: solve= and where= must pick one parameter each.")
+    leaves, both = jax.tree.leaves(params), (one, other)
+    guess = _nearest_pair(one, other) if guess is None else guess
+    c, mu = (jnp.array([getattr(each, name) for each in both]) for name in ("coefficients", "multiplier"))
+    at = jnp.array([*guess, *[leaves[i] for i in free]], c.dtype)
+    first, given = _touched(both, free, (c, mu, at)), np.asarray([] if values is None else values, c.dtype)
+    found, known = [first] * (1 if values is None else len(given)), [first]
+    # Outwards from the value at hand, each from the solution nearest to it.
+    for k in np.argsort(np.abs(given - float(at[-1]))) if first.code == SUCCESSFUL else ():
+        near = min(known, key=lambda each: abs(float(each.v[2][3]) - given[k]))
+        found[k] = _led(both, free, near, float(given[k]))
+        known += [found[k]] * (found[k].code == SUCCESSFUL)
+    codes = np.array([each.code for each in found])
+    rows = np.array([[each.v[2][2], *each.st, *each.x] for each in found])
+    rows[codes != SUCCESSFUL] = np.nan
+    rows, codes = (rows[0], codes[0]) if values is None else (rows.T, codes)
+    solved, s, t, *x = rows
+    tangency = Tangency(solved, s, t, np.stack(x, axis=-1), numbered_code(jnp.asarray(codes)))
+    return raise_failure("Manifold.tangency", tangency) if throw else tangency
+
+
+def _nearest_pair(one: "Manifold", other: "Manifold") -> tuple[float, float]:
+    """The middle of two consecutive crossings of opposite sines, the nearest to each other in units of their parameters."""
+    s, t, _, sine = crossings_of(one, other)
+    apart = [np.abs(np.diff(v)) / np.maximum(np.abs(v[1:]), np.abs(v[:-1])) for v in (s, t)]
+    apart = np.where(sine[1:] * sine[:-1] < 0, np.maximum(*apart), np.inf)
+    if not np.any(apart < 1):
+        raise ValueError("tangency: no two consecutive crossings have opposite sines. Give guess=(s, t).")
+    k = int(np.argmin(apart))
+    return float(s[k] + s[k + 1]) / 2, float(t[k] + t[k + 1]) / 2
+
+
+def _led(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], near: _Solved, value: float) -> _Solved:
+    """The tangency at another value of the second parameter, in steps along the tangents that are shorter where one fails."""
+    whole = step = value - float(near.v[2][3])
+    while abs(step) > SHORTEST * abs(whole):
+        flat, unravel = ravel_pytree(near.v)
+        ahead = unravel(flat + step * near.slope)
+        tried = _touched(both, free, ahead, FEW)
+        if tried.code == SUCCESSFUL and np.max(np.abs(tried.v[2][:2] / ahead[2][:2] - 1)) <= ASIDE:
+            near, step = tried, value - float(tried.v[2][3])
+        else:
+            step /= 2
+    return near._replace(code=DIVERGED if step else SUCCESSFUL)
+
+
+def _touched(
+    both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: tuple[Array, Array, Array], iterations: int = 40
+) -> _Solved:
+    """The tangency near a start, by Newton's method."""
+    levels = np.array([each._levels(np.asarray(v[2][k : k + 1]))[0] for k, each in enumerate(both)])
+    angles, lap = (np.arange(2 * DEGREE) + 0.5) * np.pi / (2 * DEGREE), both[0].lap
+    nodes, scales = [min(1, 1 / abs(each.multiplier)) * np.cos(angles) for each in both], [each.scale for each in both]
+    touch = Touch(lap, jnp.array(scales), jnp.array(nodes), jnp.array(levels, v[1].dtype), plane_of(*both), free)
+    (flat, unravel), count, part = ravel_pytree(v), v[0].size + 2, v[0][0].size
+    flat, last, code, size = np.array(flat), np.inf, DIVERGED, np.max(np.abs(both[0].x))
+    slope, x, gap, fit, change = np.eye(flat.size)[-1], both[0].x[0], np.inf, np.array(np.inf), np.zeros_like(flat)
+    for _ in range(iterations):
+        (fit, by_fit), (off, by_off), x, gap, codes = touch.linearized(unravel(jnp.asarray(flat)))
+        if np.any(codes != SUCCESSFUL):
+            flat, change = flat - change / 2, change / 2
+            continue
+        # The eigenvectors keep their lengths.
+        rows = np.zeros((2, flat.size))
+        for k, (_, direction) in enumerate(np.asarray(v[0])[:, :2]):
+            rows[k, k * part + direction.size :][: direction.size] = direction
+        # The changes of the coefficients that their own equations ask for, also with each of the other unknowns.
+        by_fit, fit = np.vstack([by_fit, rows]), np.append(fit, [0, 0])
+        own = -np.linalg.lstsq(by_fit[:, :count], np.column_stack([fit, by_fit[:, count:]]), rcond=1e-13)[0]
+        left = by_off[:, count : count + 3] + by_off[:, :count] @ own[:, 1:4]
+        right = np.column_stack([off, by_off[:, count + 3 :]]) + by_off[:, :count] @ np.delete(own, [1, 2, 3], axis=1)
+        step = -np.linalg.lstsq(left, right, rcond=None)[0]
+        step = np.vstack([step, np.eye(step.shape[1])[1:]])
+        whole = np.vstack([own[:, 1:] @ step, step])
+        whole[:count, 0] += own[:, 0]
+        slope, moved = whole[:, -1], float(np.max(np.abs(step[:2, 0] / flat[count : count + 2])))
+        if moved < CONVERGED and not moved < last:
+            code = SUCCESSFUL
+            break
+        change, last = min(1.0, LONGEST / moved) * whole[:, 0], moved
+        flat = flat + change
+    c, mu, at = v = unravel(jnp.asarray(flat))
+    # Within the polynomials, and these as exact as the map.
+    inner = np.abs(at[:2] / np.maximum(np.abs(mu), 1 / np.abs(mu)) ** levels) / np.array([each.radius for each in both])
+    exact = max(256 * np.finfo(flat.dtype).eps, float(sum(lap.step.integrator_or(Integrator()).tolerances(flat.dtype))))
+    if not (np.all(inner <= 1.5) and np.max(np.abs(fit)) <= 16 * exact * size and gap <= MET * size):
+        code = DIVERGED
+    # From the parameters in which the eigenvectors before the jump keep their lengths to those in which q has the length 1.
+    w = np.hstack([c[:, 0], c[:, 1] / touch.scales[:, None]])
+    (q, _), *_ = touch.onward(w, np.zeros((*w.shape, flat.size)), np.asarray(at[2:]))
+    return _Solved(v, slope, x, np.linalg.norm(q[:, q.shape[1] // 2 :], axis=1) * at[:2], code)
