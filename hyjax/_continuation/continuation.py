@@ -70,8 +70,9 @@ def continuation(
     `Branch.result` is `successful` where `stop`, or with bounds either of them in each direction, was reached, or within bounds
     the branch closed; `stop_not_reached` where the branch leads to the other side of its start or is closed; and
     `max_points_reached` where `max_points` were not enough. Where the corrector failed, it is the code of the stride there, such
-    as `grazing`, `out_of_phase` where the parameter takes a forced orbit out of step, or `orbit_not_converged`. `ValueError`
-    unless `where` picks one scalar leaf and `stop` fits its value, or without it one multiplier is 1.
+    as `out_of_phase` where the parameter takes a forced orbit out of step; `grazing` also where a guard or the section becomes
+    tangent; or `orbit_not_converged`. `ValueError` unless `where` picks one scalar leaf and `stop` fits its value, or without it
+    one multiplier is 1.
 
     **Example:**
 

@@ -22,6 +22,9 @@ from .._results.shown import is_traced, Shown
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
 
+# A guard that falls slower at the end of a curve than this fraction of its fastest rate along the curve is tangent beyond.
+SLOW = 1e-2
+
 # `v -> (H, dH/dv, aux)`, where `aux.result` is the code of the strides.
 Evaluate = Callable[[Array], tuple[Array, Array, PyTree]]
 # `(v, dH/dv, aux) -> aux` of a root, where `aux.result` is the verdict on its orbit.
@@ -325,6 +328,17 @@ def raise_branch(name: str, found: AnyCurve) -> AnyCurve:
     return raise_failure(name, found, remedy=remedy)
 
 
+def _turns_tangent(curves: Curve, k: int) -> bool:
+    """Whether a guard of orbits along a curve falls ever slower towards its end, and not because the orbits shrink. Beyond the
+    guard is not met, or, as by symmetry, three times: then the corrector finds the state at another crossing."""
+    rates = getattr(curves.aux, "guard_rates", None)
+    if rates is None or not curves.started[k]:
+        return False
+    points = slice(int(curves.count[k]))
+    rates, size = np.abs(rates[k, points]), np.max(np.abs(curves.v[k, points, :-1]), axis=1)
+    return bool(np.any(rates[-1] * np.max(size) < SLOW * size[-1] * np.max(rates, axis=0)))
+
+
 def result_of(curves: Curve) -> RESULTS:
     """`successful` if every end of the interval was reached, otherwise the reason."""
     stuck, arrived, astray, closed = (
@@ -333,8 +347,10 @@ def result_of(curves: Curve) -> RESULTS:
     # A closed curve is the same in both directions.
     for k in np.flatnonzero(stuck & ~np.any(closed)):
         # The code of the last attempt's strides; where these were successful, Newton's method did not converge.
-        value = int(np.asarray(curves.last.result._value)[k])
-        return code_of(value if value != int(RESULTS.successful._value) else int(RESULTS.orbit_not_converged._value))
+        code = code_of(int(np.asarray(curves.last.result._value)[k]))
+        if code != RESULTS.successful and code != RESULTS.orbit_not_converged:
+            return code
+        return code_of(int((RESULTS.grazing if _turns_tangent(curves, k) else RESULTS.orbit_not_converged)._value))
     if np.any(astray):
         return code_of(int(RESULTS.stop_not_reached._value))
     whole = np.all(arrived) or np.any(closed)

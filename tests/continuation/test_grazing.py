@@ -158,3 +158,30 @@ def test_misuse(arch):
         hj.locus(point, where=lambda p: (p["b"], p["b"]), stop=2.0)
     with pytest.raises(ValueError, match="at a branch-point point no curve is followed"):
         hj.locus(dataclasses.replace(point, kind="branch-point"), where=lambda p: p["b"], stop=2.0)
+
+
+def slope(t, x, b):
+    """The guard falls at u = 0 with the rate 1 + 4 b."""
+    return -jnp.sin(x[0]) - 2 * b * jnp.sin(2 * x[0])
+
+
+wheel = hj.HybridSystem(
+    {"turn": hj.Mode(lambda t, x, b: jnp.stack([jnp.ones(()), slope(t, x, b) - x[1]]), ("u", "y"))},
+    (
+        hj.Transition(
+            "turn", "turn", slope, lambda t, x, b: x.at[0].add(-2 * jnp.pi), armed=lambda t, x, b: x[0] > jnp.pi
+        ),
+    ),
+)
+
+
+@pytest.mark.medium
+def test_a_section_that_becomes_tangent_by_symmetry():
+    """Beyond b = -1/4 the guard falls twice and rises between: the orbit goes on, and its section u = 0 does not."""
+    orbit = hj.periodic_orbit(hj.ReturnMap(wheel, sequence=("turn",)), jnp.zeros(2), jnp.zeros(()))
+    branch = hj.continuation(orbit, where=lambda b: b, stop=-0.4, throw=False)
+    assert branch.result == hj.RESULTS.grazing
+    # As near as the shortest step.
+    assert_allclose(branch.values[-1], -0.25, atol=1e-6)
+    # The forced solution of y' = -sin u - 2 b sin 2 u - y at u = 0.
+    assert_allclose(branch.x[:, 1], 0.5 + 0.8 * branch.values, atol=1e-9)
