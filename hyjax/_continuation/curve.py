@@ -350,7 +350,7 @@ def result_of(curves: Curve) -> RESULTS:
         code = code_of(int(np.asarray(curves.last.result._value)[k]))
         if code != RESULTS.successful and code != RESULTS.orbit_not_converged:
             return code
-        return code_of(int((RESULTS.grazing if _turns_tangent(curves, k) else RESULTS.orbit_not_converged)._value))
+        return code_of(int((RESULTS.grazing if _turns_tangent(curves, int(k)) else RESULTS.orbit_not_converged)._value))
     if np.any(astray):
         return code_of(int(RESULTS.stop_not_reached._value))
     whole = np.all(arrived) or np.any(closed)
