@@ -21,7 +21,7 @@ from .._numerics.eager import long_run
 from .._numerics.newton import newton
 from .._orbit.multipliers import eigenvalues
 from .curve import tangent_to
-from .special_points import KINDS, locate, SpecialPoint, test_functions
+from .special_points import branch_point, KINDS, locate, SpecialPoint, test_functions
 from .unfolding import Unfolding
 
 FOLD, _, PAIR, CROSSING = KINDS
@@ -31,6 +31,8 @@ ON_CIRCLE = 1e-7
 ZERO = 1e-11
 # An interval shorter than this, in scaled units, is not halved; nor is any after so many new points.
 SHORTEST, MOST_NEW = 1e-6, 500
+# Chebyshev's points, in units of the interval: a branch point amid them is not near one of them.
+NODES = np.cos(np.pi * (np.arange(12) + 0.5) / 12) / 2
 
 
 class Place(NamedTuple):
@@ -55,7 +57,7 @@ def search(
     counted, since = places[0], []  # the last point at which the multipliers can be counted, and what lies after it
 
     def halfway(a: Place, b: Place) -> Place | None:
-        return _halfway(unfolding, a, b, accept) if b.s - a.s > SHORTEST and len(places) < most else None
+        return _between(unfolding, a, b, 0.5, accept) if b.s - a.s > SHORTEST and len(places) < most else None
 
     while k < len(places) - 1:
         a, b = places[k], places[k + 1]
@@ -123,8 +125,9 @@ def _change(a: Place, b: Place) -> set[int]:
 
 def _rank(a: Place, b: Place) -> int:
     """How many real multipliers pass 1 between two points, the same way: by symmetry they may at one point."""
-    above = [int(np.sum(_real(each.multipliers) > 1)) for each in (a, b)]
-    return abs(above[1] - above[0]) if _can_count(a) and _can_count(b) else 0
+    real = [np.real(each.multipliers)[np.abs(np.imag(each.multipliers)) < ON_CIRCLE] - 1 for each in (a, b)]
+    above = [int(np.sum(each > 0)) for each in real]
+    return abs(above[1] - above[0]) if np.min(np.abs(np.concatenate(real)), initial=1) > ON_CIRCLE else 0
 
 
 def _can_count(place: Place) -> bool:
@@ -204,17 +207,22 @@ def _none_crosses(a: Place, b: Place) -> bool:
 # New points and special points in an interval
 
 
-def _halfway(unfolding: Unfolding, a: Place, b: Place, accept: Array) -> Place | None:
-    """The point of the curve in the middle between two points; None where Newton's method does not find it."""
-    length = b.s - a.s
+def _between(unfolding: Unfolding, a: Place, b: Place, share: float, accept: Array) -> Place | None:
+    """The point of the curve near a `share` of the chord between two points; None where Newton's method does not find it."""
+    length, rest = b.s - a.s, 1 - share
     # The cubic through both points with their tangents.
-    v = (a.v + b.v) / 2 + length / 8 * (a.tangent - b.tangent)
-    along = a.tangent + b.tangent
-    found = _corrected(unfolding, jnp.asarray(v), jnp.asarray(along / np.linalg.norm(along)), accept)
+    v = rest**2 * (1 + 2 * share) * a.v + share**2 * (1 + 2 * rest) * b.v
+    v += length * share * rest * (rest * a.tangent - share * b.tangent)
+    found = _corrected(unfolding, jnp.asarray(v), jnp.asarray(_direction(a, b)), accept)
     middle, tangent, jacobian, tests, multipliers, converged = jax.tree.map(np.asarray, found)
     if not converged or np.linalg.norm(middle - v) > length / 2:
         return None
-    return Place((a.s + b.s) / 2, middle, tangent, jacobian, {kind: float(tests[kind]) for kind in KINDS}, multipliers)
+    tests = {kind: float(tests[kind]) for kind in KINDS}
+    return Place(a.s + share * length, middle, tangent, jacobian, tests, multipliers)
+
+
+def _direction(a: Place, b: Place) -> np.ndarray:
+    return (a.tangent + b.tangent) / np.linalg.norm(a.tangent + b.tangent)
 
 
 @long_run
@@ -231,37 +239,55 @@ def _corrected(unfolding: Unfolding, v: Array, along: Array, accept: Array):
 
 
 def _located(unfolding: Unfolding, kind: str, a: Place, b: Place, accept: Array, rank: int) -> SpecialPoint | None:
-    """The special point between `a` and `b`; None where Newton's method does not find it, or not between them. `rank`: the number
-    of multipliers that pass 1."""
-    one, other = a.tests[kind], b.tests[kind]
-    if rank > 1:
-        # The mean of these multipliers, less 1.
-        one, other = (float(np.mean(_nearest(each.multipliers, rank))) - 1 for each in (a, b))
-    share = one / (one - other) if changes_sign(one, other) else 0.5
-    mix = lambda one, other: jnp.asarray((1 - share) * one + share * other)
-    start = mix(a.v, b.v), mix(a.jacobian, b.jacobian), mix(a.tangent, b.tangent)
-    if kind == PAIR and not np.any(eigenvalues(unfolding.around(start[1])).imag > 0):
+    """The special point between `a` and `b`; None where it is not found, or not between them. `rank`: the number of multipliers
+    that pass 1."""
+    if kind == CROSSING:
+        point = _crossing(unfolding, a, b, accept, max(rank, 1))
+        converged = point is not None
+    else:
+        one, other = a.tests[kind], b.tests[kind]
+        share = one / (one - other) if changes_sign(one, other) else 0.5
+        mix = lambda one, other: jnp.asarray((1 - share) * one + share * other)
+        start = mix(a.v, b.v), mix(a.jacobian, b.jacobian), mix(a.tangent, b.tangent)
+        if kind == PAIR and not np.any(eigenvalues(unfolding.around(start[1])).imag > 0):
+            return None
+        point, converged = locate(unfolding, kind, *start, accept)
+    if point is None or not converged:
         return None
-    ends = (jnp.asarray(a.jacobian), jnp.asarray(b.jacobian)) if rank > 1 else None
-    point, converged = locate(unfolding, kind, *start, accept, max(rank, 1), ends)
     step = b.v - a.v
     along = _along(point, a, b)
     apart = np.asarray(point.v) - a.v - along * step
     # Rounding error, which is a larger fraction of a short interval.
     slack = 1e-6 + 1e-9 / np.linalg.norm(step)
     near = -slack <= along <= 1 + slack and np.linalg.norm(apart) < np.linalg.norm(step)
-    return point if bool(converged) and near else None
+    return point if near else None
 
 
-def _nearest(multipliers: np.ndarray, count: int) -> np.ndarray:
-    """The real multipliers that are nearest to 1."""
-    real = _real(multipliers)
-    return real[np.argsort(np.abs(real - 1))[:count]]
+def _crossing(unfolding: Unfolding, a: Place, b: Place, accept: Array, rank: int) -> SpecialPoint | None:
+    """The branch point between `a` and `b` at which dF loses `rank`; None where there is none.
 
-
-def _real(multipliers: np.ndarray) -> np.ndarray:
-    """The multipliers that are real."""
-    return np.real(multipliers)[np.abs(np.imag(multipliers)) < ON_CIRCLE]
+    The corrector's matrix is singular there, with the corner `g = 0` of shape `(rank, rank)`: the point is interpolated from
+    points around it, as a polynomial of the mean of `g` in units of its change from `a` to `b`. First derivatives are enough."""
+    matrix = lambda place: np.concatenate([place.jacobian, _direction(a, b)[None]])
+    left, _, right = np.linalg.svd(matrix(a) + matrix(b))
+    columns, rows, ones = left[:, -rank:], right[-rank:], np.eye(len(left) + rank)[:, -rank:]
+    bordered = lambda place: np.block([[matrix(place), columns], [rows, np.zeros((rank, rank))]])
+    g = lambda place: np.linalg.solve(bordered(place), ones)[-rank:]
+    unit = np.linalg.pinv(g(b) - g(a))
+    value = lambda place: np.trace(unit @ g(place)) / rank
+    v, share = a.v, -value(a)
+    for _ in range(2):
+        around = [_between(unfolding, a, b, share + each, accept) for each in NODES]
+        found = [each for each in around if each is not None]
+        if len(found) < len(around):
+            return None
+        tests = np.array([value(each) for each in found])
+        factors = tests / (tests - tests[:, None] + np.eye(len(tests)))
+        np.fill_diagonal(factors, 1)
+        curve = np.array([[each.s, *each.v, *each.tangent] for each in found])
+        s, v, tangent = np.split(np.prod(factors, axis=1) @ curve, [1, 1 + a.v.size])
+        share = (s[0] - a.s) / (b.s - a.s)
+    return branch_point(unfolding, jnp.asarray(v), jnp.asarray(tangent / np.linalg.norm(tangent)), accept, rank)
 
 
 def _along(point: SpecialPoint, a: Place, b: Place) -> float:

@@ -5,8 +5,8 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 | fold | the tangent's component along the parameter | $g = 0$ for the multiplier 1 |
 | period-doubling | $\det(D + I)$ | $g = 0$ for the multiplier -1 |
 | neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for the multiplier $e^{i\theta}$ |
-| branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of $dF$, two entries; $F + \nu b = 0$ in place of $F = 0$ |
-| with $r$ multipliers 1 | their number above 1 | $r + 1$ of the entries of $g$, shape $(r, r + 1)$; $r$ unknowns $\nu$ |
+| branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of this matrix, by interpolation along the branch |
+| with $r$ multipliers 1 | their number above 1 | the same with $g$ of shape $(r, r)$ |
 | grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
 | corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
 | grazing-, adding-sliding | none: the branch ends | as grazing, of a Filippov system |
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
 # A singular value of the scaled dF below this is zero.
-ALL_LOST = 1e-6
+LOST = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 
 
@@ -110,7 +110,8 @@ class SpecialPoint(Shown):
     def daughters(self) -> np.ndarray:
         """The directions of the branches that cross at a branch point, in the scaled unknowns `v`, shape `(daughters, k + 1)`,
         each once and without the branch itself: the solutions of $F = 0$ on a small sphere about the point in the
-        kernel. None where no branch crosses."""
+        kernel. None where no branch crosses. Where events in step part, each half of a branch that has another order of events
+        than the other half is a daughter by itself."""
         return _daughters(self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
 
     @property
@@ -121,9 +122,13 @@ class SpecialPoint(Shown):
     @property
     def normal_form(self) -> NormalForm | NonsmoothForm:
         """What the return map does near the point: coefficients, criticality, and a predictor of the orbits that leave it. At
-        grazing, grazing-sliding and corners, what it does on both sides; of another end of the branch `ValueError`."""
+        grazing, grazing-sliding and corners, what it does on both sides; of another end of the branch, and where events in
+        step part, `ValueError`."""
         if self.touch is not None:
             return nonsmooth_form(self.kind, self.unfolding, self.v, self.touch)
+        around = (self.v + way * RADIUS * row for row in self.kernel for way in (1, -1))
+        if len({self.unfolding.sequence_met(each) for each in around}) > 1:
+            raise ValueError("normal_form: events in step part here, so that the return map has no second derivative.")
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
         return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
 
@@ -201,26 +206,32 @@ def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multip
 
 @long_run
 def locate(
-    unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept, rank: int = 1, ends=None
+    unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
 ) -> tuple[SpecialPoint, Flag]:
-    """The special point near `v`, and whether Newton's method found it. `jacobian`: an approximation of dF there. `rank`, `ends`:
-    of a branch point at which so many multipliers are 1, with dF before and beyond it."""
+    """The special point near `v`, and whether Newton's method found it. `jacobian`: an approximation of dF there."""
     unfolding = unfolding.rolled(order=2)
-    if rank > 1:
-        system, start, read = _symmetric_branch_point(unfolding, v, jacobian, tangent, rank, ends)
-    else:
-        system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
+    system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
     root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
-    dF = root.aux
     found, multiplier = read(root.y)
-    point = point_at(unfolding, kind, found, dF, multiplier, tangent, root.residual, accept)
-    lost = True
-    if kind == "branch-point":
-        _, sizes, rows = jnp.linalg.svd(dF)
-        # With these r + 1 entries all of g have to be zero: so it is by symmetry, and else not.
-        lost = jnp.all(sizes[sizes.size - rank :] < ALL_LOST) if rank > 1 else True
-        point = dataclasses.replace(point, kernel=rows[-1 - rank :])
-    return point, root.converged & (point.orbit.result == RESULTS.successful) & lost
+    point = point_at(unfolding, kind, found, root.aux, multiplier, tangent, root.residual, accept)
+    return point, root.converged & (point.orbit.result == RESULTS.successful)
+
+
+def branch_point(unfolding: Unfolding, v: Array, tangent: Array, accept: Array, rank: int) -> SpecialPoint | None:
+    """The branch point at `v`; None where no orbit is there, or dF has not lost the `rank`."""
+    point, sizes, rows = _crossing_at(unfolding, v, tangent, accept)
+    lost = int(np.sum(np.asarray(sizes) < LOST))
+    good = point.orbit.result == RESULTS.successful and lost >= rank
+    return dataclasses.replace(point, kernel=rows[-1 - lost :]) if good else None
+
+
+@long_run
+def _crossing_at(unfolding: Unfolding, v: Array, tangent: Array, accept: Array):
+    unfolding = unfolding.rolled()
+    residual, dF, _ = unfolding.evaluate(v)
+    _, sizes, rows = jnp.linalg.svd(dF)
+    largest = jnp.max(jnp.abs(residual))
+    return point_at(unfolding, "branch-point", v, dF, jnp.ones((), v.dtype), tangent, largest, accept), sizes, rows
 
 
 def point_at(
@@ -257,36 +268,6 @@ def _real_multiplier(shift: float, unfolding: Unfolding, v: Array, jacobian: Arr
     return system, v, lambda v: (v, jnp.asarray(shift, v.dtype))
 
 
-def _branch_point(unfolding: Unfolding, v: Array, jacobian: Array):
-    """Equations of a branch point: dF loses rank where two branches cross."""
-    b, c = borders(jacobian, 1)
-
-    def system(unknowns):
-        residual, dF, _ = unfolding.evaluate(unknowns[:-1])
-        return jnp.concatenate([residual + unknowns[-1] * b[:, 0], bordered(dF, b, c)[0]]), dF
-
-    return system, jnp.append(v, 0.0), lambda unknowns: (unknowns[:-1], jnp.ones((), v.dtype))
-
-
-def _symmetric_branch_point(unfolding: Unfolding, v: Array, jacobian: Array, tangent: Array, rank: int, ends):
-    """Equations of a branch point at which dF loses `rank` at once, as symmetry makes it."""
-    b, c = borders(jacobian, rank)
-    # The kernel, with the tangent of the branch as its last row.
-    inside = c @ tangent
-    basis, _ = jnp.linalg.qr(jnp.column_stack([inside, jnp.eye(rank + 1, dtype=v.dtype)]))
-    c = jnp.roll(basis.T, -1, axis=0) @ c
-    before, beyond = (bordered(each, b, c)[:, :rank] for each in ends)
-    along = jnp.linalg.inv(beyond - before)
-
-    def system(unknowns):
-        residual, dF, _ = unfolding.evaluate(unknowns[:-rank])
-        g = bordered(dF, b, c)
-        rows = residual + b @ unknowns[-rank:], g[:, rank], jnp.trace(along @ g[:, :rank])[None] / rank
-        return jnp.concatenate(rows), dF
-
-    return system, jnp.append(v, jnp.zeros(rank, v.dtype)), lambda unknowns: (unknowns[:-rank], jnp.ones((), v.dtype))
-
-
 def _multiplier_pair(unfolding: Unfolding, v: Array, jacobian: Array):
     """Equations of a Neimark-Sacker point: two complex conjugate multipliers lie on the unit circle."""
     values = eigenvalues(unfolding.around(jacobian))
@@ -314,7 +295,6 @@ _SYSTEMS = {
     "fold": ft.partial(_real_multiplier, 1.0),
     "period-doubling": ft.partial(_real_multiplier, -1.0),
     "neimark-sacker": _multiplier_pair,
-    "branch-point": _branch_point,
 }
 
 
@@ -332,7 +312,8 @@ def _daughters(point: SpecialPoint) -> np.ndarray:
     ends, converged = map(np.asarray, _on_sphere(point.unfolding, point.v, point.kernel, jnp.asarray(starts)))
     inside = kernel @ tangent
     inside /= np.linalg.norm(inside)
-    found, ways = [], []
+    found: list[np.ndarray] = []
+    ways: list[tuple[np.ndarray, tuple[str, ...]]] = []
     for end in ends[converged] @ kernel.T:
         # Two halves of one branch may bend to one side: they are told apart at right angles to the known branch.
         across = end - inside * (inside @ end)
@@ -340,9 +321,12 @@ def _daughters(point: SpecialPoint) -> np.ndarray:
         if length < APART * np.linalg.norm(end):
             continue
         across /= length
-        if all(np.linalg.norm(across - each * (each @ across)) > APART for each in ways):
-            found.append(end / np.linalg.norm(end))
-            ways.append(across)
+        if not any(np.linalg.norm(across - each) < APART for each, _ in ways):
+            met = point.unfolding.sequence_met(np.asarray(point.v) + RADIUS * end @ kernel)
+            opposite = [order for each, order in ways if np.linalg.norm(across + each) < APART]
+            ways.append((across, met))
+            if met not in opposite:
+                found.append(end / np.linalg.norm(end))
     return np.array(found).reshape(-1, count) @ kernel
 
 

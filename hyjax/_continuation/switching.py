@@ -20,7 +20,7 @@ from .continuation import branch_from, unfolding_of
 from .curve import interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import EquilibriumPoint
 from .normal_form import expansion, FORMS
-from .special_points import SpecialPoint
+from .special_points import RADIUS, SpecialPoint
 from .unfolding import Unfolding
 
 # The first point of another branch: the largest amplitudes at a branch point, of which so many are tried, and at a doubling; and
@@ -86,29 +86,24 @@ def switch_branch(
         found = _born(point, stop, LARGEST if amplitude is None else amplitude, method, integrator)
         return raise_branch("switch_branch", found) if throw else found
     old = point.unfolding
-    doubling = point.kind == "period-doubling"
-    problem = Problem(old.problem.system, old.problem.sequence, old.problem.strides * (2 if doubling else 1))
     y, values = old.split(point.v)
     size = old.state_scale / math.sqrt(old.problem.strides)
     # Room on both sides of the start: the branch may go to either.
     interval = interval_to(stop, values[0], "switch_branch", behind=1.0)
     params, span = old.params_at(values), interval.span[None]
-    unfolding = unfolding_of(problem, params, old.free, old.integrator, size, values, span)
-    if doubling:
+
+    def unfolded(sequence: tuple[str, ...], laps: int) -> Unfolding:
+        problem = Problem(old.problem.system, sequence, laps * old.problem.strides)
+        return unfolding_of(problem, params, old.free, old.integrator, size, values, span)
+
+    if point.kind == "period-doubling":
+        unfolding = unfolded(old.problem.sequence, 2)
         v0, along = _doubled(point, unfolding, None if amplitude is None else jnp.asarray(amplitude, y.dtype))
         return branch_from(unfolding, v0[None], along[None], along[None], interval, method)
     # In the new units.
-    rescale = jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / unfolding.scale[0])
-    plane, known = point.kernel * rescale, point.tangent * rescale
-    if len(point.kernel) > 2:
-        along = _chosen_daughter(point, daughter) * rescale
-    else:
-        # In the plane of the tangents of both branches, at right angles to the known tangent.
-        q, _ = jnp.linalg.qr(plane.T)
-        inside = q.T @ known
-        along = q @ jnp.stack([-inside[1], inside[0]])
-    along = along / jnp.sqrt(along @ along)
-    halves, amplitudes = jnp.stack([along, -along]), LARGEST / 4 ** np.arange(TRIALS)
+    halves, sequence = _crossing(point, daughter, jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / span))
+    unfolding = unfolded(sequence, 1)
+    amplitudes = LARGEST / 4 ** np.arange(TRIALS)
     for a in amplitudes if amplitude is None else [amplitude]:
         v0 = unfolding.join(y, values) + a * halves
         branch = branch_from(unfolding, v0, halves, halves, interval, method)
@@ -148,14 +143,29 @@ def _sources(system: HybridSystem, copies: dict[int, str], mode: str) -> tuple[s
     return (*system.names, *(targets[k] for k in copies))
 
 
-def _chosen_daughter(point: SpecialPoint, daughter: int) -> Array:
-    found = point.daughters
-    if not 0 <= daughter < len(found):
+def _crossing(point: SpecialPoint, daughter: int, rescale: Array) -> tuple[Array, tuple[str, ...]]:
+    """The directions of both halves of a branch that leaves a branch point, in unknowns times `rescale`, and its sequence of
+    modes; of one half where the other has another sequence."""
+
+    def halves(along: Array):
+        along = along / jnp.sqrt(along @ along)
+        met = [point.unfolding.sequence_met(point.v + way * RADIUS * along / rescale) for way in (1, -1)]
+        return jnp.stack([along, -along] if met[0] == met[1] else [along]), met[0]
+
+    if len(point.kernel) == 2:
+        # In the plane of the tangents of both branches, at right angles to the known tangent.
+        q, _ = jnp.linalg.qr((point.kernel * rescale).T)
+        inside = q.T @ (point.tangent * rescale)
+        found = halves(q @ jnp.stack([-inside[1], inside[0]]))
+        if len(found[0]) == 2:
+            return found
+    every = point.daughters
+    if not 0 <= daughter < len(every):
         raise ValueError(
-            f"switch_branch: daughter={daughter} is not one of the {len(found)} branches that leave the branch point, "
+            f"switch_branch: daughter={daughter} is not one of the {len(every)} branches that leave the branch point, "
             "point.daughters."
         )
-    return jnp.asarray(found[daughter])
+    return halves(jnp.asarray(every[daughter]) * rescale)
 
 
 def _chosen_halves(branch: Branch, both: bool) -> Branch:

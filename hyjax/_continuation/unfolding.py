@@ -24,6 +24,7 @@ import dataclasses
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from .._flow.integrator import Integrators, rolled, without_jacobian
@@ -33,6 +34,7 @@ from .._orbit.chain import Chain, follow_chain
 from .._orbit.level import Family
 from .._orbit.multipliers import set_apart
 from .._orbit.problem import Problem
+from .._orbit.stride import sequence_met
 from .._orbit.verdict import judged
 from .._system.results import choose, code_of, RESULTS
 from .._system.types import Params, Scalar
@@ -106,6 +108,13 @@ class Unfolding(eqx.Module):
             size=self.size_at(v),
         )  # fmt: skip
         return dataclasses.replace(chain, result=result)
+
+    def sequence_met(self, v: Array | np.ndarray) -> tuple[str, ...]:
+        """The sequence of an orbit at `v`, with the guards of families in the order in which they fall there."""
+        before, values = self.split(jnp.asarray(v))
+        problem, params = self.problem, self.params_at(values)
+        start = problem.closing_jump(before[0], params)
+        return sequence_met(problem.system, jnp.zeros((), v.dtype), start, params, problem.sequence, self.integrator)
 
     @property
     def moved(self) -> Problem:

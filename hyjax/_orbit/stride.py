@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.flow import flow_for, Impact, run_to_guard
@@ -16,7 +17,7 @@ from .._flow.jump import reset, variation_of_jump
 from .._numerics.eager import short_run
 from .._results.shown import Shown
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
-from .._system.system import HybridSystem, Transition
+from .._system.system import HybridSystem, of_arc, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 
 # From so many equal arcs, one after another, a loop compiles them once.
@@ -171,6 +172,28 @@ def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]]
 
 # Under `jit` the stride is traced once, for the values and the derivatives of every order.
 traced_stride = short_run(run_stride)
+
+
+def sequence_met(
+    system: HybridSystem, t: Time, x: State, params: Params, sequence: tuple[str, ...], integrator: Integrators
+) -> tuple[str, ...]:
+    """The sequence of the stride from `(t, x)`: that given, with the guards of each family in the order in which they fall, such as
+    those of legs that land together near by; at one time in the order of their numbers."""
+    arcs = [of_arc(name, system.names) for name in sequence]
+    if all(member is None for _, member in arcs):
+        return sequence
+    wanted, through = (
+        system.ways[list(system.route(sequence)), 0],
+        traced_stride(system, t, x, params, sequence, integrator),
+    )
+    rows = [(impact.t, impact.transition, impact.index) for impact in through.impacts]
+    times, taken, members = (np.array(column) for column in zip(*rows, strict=True))
+    if np.any(taken != wanted):
+        return sequence
+    of, close = [_functions(system.transitions[way]) for way in wanted], np.finfo(times.dtype).eps ** 0.5 * times[-1]
+    apart = [False, *(of[k] != of[k - 1] or times[k] - times[k - 1] > close for k in range(1, len(of)))]
+    order = np.lexsort((members, np.cumsum(apart)))
+    return tuple(f"{mode}[{k}]" if k >= 0 else mode for (mode, _), k in zip(arcs, members[order], strict=True))
 
 
 @short_run
