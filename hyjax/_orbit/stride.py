@@ -177,8 +177,8 @@ traced_stride = short_run(run_stride)
 def sequence_met(
     system: HybridSystem, t: Time, x: State, params: Params, sequence: tuple[str, ...], integrator: Integrators
 ) -> tuple[str, ...]:
-    """The sequence of the stride from `(t, x)`: that given, with the guards of each family in the order in which they fall, such as
-    those of legs that land together near by; at one time in the order of their numbers."""
+    """The sequence of the stride from `(t, x)`: that given, with the guards of each family in the order in which they fall, such
+    as those of legs that land together near by; at one time in the order of their numbers."""
     arcs = [of_arc(name, system.names) for name in sequence]
     if all(member is None for _, member in arcs):
         return sequence

@@ -1,4 +1,5 @@
-"""Branch points at which several multipliers are 1 at once, in closed form: equal maps beside each other, once a year."""
+"""Branch points at which several multipliers are 1 at once, in closed form: equal maps beside each other, once a year; and where
+events in step part."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,3 +56,65 @@ def test_crossings_of_equal_maps():
     assert found == {(0, 1), (1, 0), (1, 1)}
     with pytest.raises(ValueError, match="daughter=3 is not one of the 3"):
         hj.switch_branch(point, stop=1.1, daughter=3)
+
+
+def drops(t, x, r):
+    """The heights of two drops, from their mean and half of their difference."""
+    return x[0] + jnp.array([1.0, -1.0]) * x[1]
+
+
+def with_drops(x, heights):
+    return x.at[:2].set(jnp.stack([heights[0] + heights[1], heights[0] - heights[1]]) / 2)
+
+
+def fall(t, x, r, i):
+    """A drop falls once a year, and the first of the two gains the square of the other's height."""
+    heights, first = drops(t, x, r), x[4 - i] == 0
+    return with_drops(x, heights.at[i].set(2 + jnp.where(first, heights[1 - i] ** 2, 0))).at[3 + i].set(1)
+
+
+def end(t, x, r):
+    rises = drops(t, x, r) - 1.5
+    return with_drops(0 * x, 0.5 + r * rises - rises**3)
+
+
+@pytest.fixture(scope="module")
+def parting():
+    """Drops that fall at one time, at the heights 1/2; that which is lower by d gains d^2 each year, in which x -> r x - x^3."""
+    rates = lambda t, x, r: jnp.stack([-jnp.ones_like(x[0]), jnp.zeros_like(x[0]), jnp.ones_like(x[0])])
+    mode = hj.Mode(rates, ("mean", "half_apart", "clock"), held=("left_fell", "right_fell"))
+    ways = [hj.Transition(source, "falling", drops, fall) for source in ("new", "falling")]
+    closing = hj.Transition("falling", "new", lambda t, x, r: 1 - x[2], end)
+    year = hj.HybridSystem({"new": mode, "falling": mode}, (*ways, closing))
+    step = hj.ReturnMap(year, sequence=("new[0]", "falling[1]", "falling"))
+    orbit = hj.periodic_orbit(step, jnp.array([0.5, 0.0, 0.0, 0.0, 0.0]), jnp.array(0.8))
+    branch = hj.continuation(orbit, where=lambda r: r, stop=1.2)
+    (point,) = branch.special_points
+    assert branch.unresolved == ()
+    return point
+
+
+@pytest.mark.slow
+def test_events_in_step_that_part(parting):
+    """Both drops together leave as a pitchfork, r = 1 + x^2. One drop leaves alone: for x < 0, as the first, it gains x^2, so that r
+    = (x + m^3) / m with m = x + x^2; for x > 0 it gains nothing, but then the other does. So each of the two is half a branch."""
+    # Interpolation from points at which the kernel's part is known to rounding over their distance, a thousandth.
+    assert abs(parting.value - 1) < 1e-12 and len(parting.kernel) == 3 and len(parting.daughters) == 3
+    with pytest.raises(ValueError, match="events in step part"):
+        parting.normal_form
+    firsts = []
+    for k in range(3):
+        daughter = hj.switch_branch(parting, stop=1.1, daughter=k)
+        mean, half_apart = daughter.x[:, 0] - 0.5, daughter.x[:, 1]
+        alone = abs(half_apart[-1]) > 1e-9
+        # Of one that moves alone.
+        x = 2 * mean if alone else mean
+        m = x + x**2 if alone else x
+        # A few roundings, over the smallest amplitude of 1e-2.
+        assert_allclose(daughter.values, (x + m**3) / m, rtol=1e-12)
+        # Rounding of the residual over 1 less the multiplier of a difference, 2 x^2 where both move.
+        assert np.all(np.abs(np.abs(half_apart) - (np.abs(mean) if alone else 0)) < 1e-14 / x**2)
+        assert not alone or np.all(x < 0)
+        firsts += [(daughter.orbits.sequence[0], np.sign(half_apart[-1]))] * bool(alone)
+    # The drop that falls first is the lower one.
+    assert sorted(firsts) == [("new[0]", -1), ("new[1]", 1)]
