@@ -96,12 +96,12 @@ def parting():
 
 @pytest.mark.slow
 def test_events_in_step_that_part(parting):
-    """Both drops together leave as a pitchfork, r = 1 + x^2. One drop leaves alone: for x < 0, as the first, it gains x^2, so that r
-    = (x + m^3) / m with m = x + x^2; for x > 0 it gains nothing, but then the other does. So each of the two is half a branch."""
+    """Both drops together leave as a pitchfork, r = 1 + x^2. One drop leaves alone: for x < 0, as the first, it gains x^2, so that
+    r = (x + m^3) / m with m = x + x^2; for x > 0 it gains nothing, but then the other does. So each of the two is half a branch."""
     # Interpolation from points at which the kernel's part is known to rounding over their distance, a thousandth.
     assert abs(parting.value - 1) < 1e-12 and len(parting.kernel) == 3 and len(parting.daughters) == 3
     with pytest.raises(ValueError, match="events in step part"):
-        parting.normal_form
+        _ = parting.normal_form
     firsts = []
     for k in range(3):
         daughter = hj.switch_branch(parting, stop=1.1, daughter=k)
