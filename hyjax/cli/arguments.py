@@ -192,7 +192,8 @@ def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:
     given = text is not None
     sequence = tuple(each.strip() for each in text.split(",")) if given else tuple(model.sequence)
     if not sequence:
-        raise Misuse(f"{short_name(model)}: this model has no periodic orbit. Use hyjax simulate.")
+        other = "Its orbits are a family: use hyjax gait" if hasattr(model, "conserved") else "Use hyjax simulate"
+        raise Misuse(f"{short_name(model)}: this model has no sequence of modes to search along. {other}.")
     try:
         model.system.route(sequence)
     except ValueError as error:

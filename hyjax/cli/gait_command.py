@@ -20,7 +20,7 @@ from .arguments import (
 )  # fmt: skip
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
-from .orbits import choose_orbit, described_region, MOST_STARTS, require_orbits
+from .orbits import choose_orbit, described_region, MOST_STARTS, orbit_of_family, require_orbits
 from .output import orbits_record
 from .process import start_jax
 from .robot_file import load_robot, robot_and_contacts
@@ -77,6 +77,8 @@ def gait(
     Of a robot's MJCF or URDF file with two feet the steps are those of a walker: one foot stands, the other strikes, and the legs
     change places.
 
+    Of a model whose orbits are a family, such as biped_slip, it is the orbit near the model's guess, at the guess's energy.
+
     The search goes on until the expected share of guesses that lead to other orbits is 1/4000; orbits to which fewer lead may be
     missed.
     """
@@ -105,25 +107,34 @@ def gait(
             del vars(model.module)["region"]
     check_outline(model, animate)
     params, values = parse_parameters(model, param)
-    modes = parse_sequence(model, sequence)
-    within = None if region is None else parse_region(region, model.system.mode(modes[0]).coordinates)
+    if sequence is None and hasattr(model, "conserved"):
+        if region is not None:
+            raise Misuse(
+                f"--region: the orbits of {name} are a family, of which that at the energy of its guess is found."
+            )
+        orbits, about = orbit_of_family(model, params, strides)
+        note = f"of a family: conserved = {about['conserved']:.10g}"
+    else:
+        modes = parse_sequence(model, sequence)
+        names = model.system.mode(modes[0]).coordinates
+        within = None if region is None else parse_region(region, names)
+        orbits, searched = require_orbits(model, params, values, modes, strides, cache, starts, within)
+        about = {"region": [list(map(float, bound)) for bound in searched]}
+        note = f"searched: {described_region(searched, names)}"
 
     import jax
     import numpy as np
 
-    orbits, searched = require_orbits(model, params, values, modes, strides, cache, starts, within)
     shown = jax.device_get(orbits)
     if as_json:
-        record = orbits_record(name, model, values, shown)
-        print(json.dumps(record | {"region": [list(map(float, bound)) for bound in searched]}))
+        print(json.dumps(orbits_record(name, model, values, shown) | about))
     else:
         from .._orbit.orbit_report import side_by_side
 
         setting = ", ".join(f"{key} = {value:.10g}" for key, value in values.items())
         width = max(100, shutil.get_terminal_size().columns)
-        box = described_region(searched, model.system.mode(modes[0]).coordinates)
         table = side_by_side(shown, f"{model.title}: {setting}", width)
-        print(table._replace(notes=[f"searched: {box}"]).text(units=True))
+        print(table._replace(notes=[note]).text(units=True))
     drawn = orbits if orbit is None else choose_orbit(orbits, orbit, values)
     if plot is not None:
         from ..plot.orbit_figure import orbit_figure

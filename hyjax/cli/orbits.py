@@ -92,6 +92,25 @@ def require_orbits(
     return orbits, searched
 
 
+def orbit_of_family(model: ModuleType, params, strides: int) -> tuple[Any, dict[str, float]]:
+    """The orbit near the guess of a model with a quantity that is `conserved`, as a batch of one, and the value of the quantity.
+    `NotFound` where there is none."""
+    import equinox as eqx
+    import jax
+
+    from .._orbit.periodic_orbit import periodic_orbit
+    from .._results.working import working
+    from .._system.results import described_code, RESULTS
+
+    with working("searching for a periodic orbit"):
+        step = model.step.repeated(strides)
+        orbit = periodic_orbit(step, model.guess(params), params, conserved=model.conserved, throw=False)
+    if orbit.result != RESULTS.successful:
+        raise NotFound(f"{short_name(model)}: {described_code(orbit.result)} Try other parameters, near the defaults.")
+    batch = jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, orbit)
+    return batch, {"conserved": float(orbit.params.conserved)}
+
+
 # Of the simulation that leads to where a motion settles: its jumps, and the last of them, whose states are the region's.
 SETTLING_JUMPS, SETTLED_JUMPS = 400, 32
 

@@ -72,6 +72,40 @@ def test_commands_run_a_file(command, wheel):
     np.testing.assert_allclose(changed["orbits"][0]["x0"][1], rate, rtol=0, atol=2e-14)
 
 
+BALL = '''"""A ball without loss."""
+
+import jax.numpy as jnp
+from hyjax.models import bouncing_ball
+
+import hyjax as hj
+
+Params, system = bouncing_ball.Params, bouncing_ball.system
+step = hj.ReturnMap(system, section=hj.Section("flight", lambda t, x, p: x[1]))
+guess = jnp.array([0.3, 0.0])
+
+
+def conserved(t, x, p):
+    return p.gravity * x[0] + x[1] ** 2 / 2
+'''
+
+
+@pytest.mark.medium
+def test_the_gait_of_a_file_with_a_conserved_quantity(command, tmp_path):
+    path = tmp_path / "lossless.py"
+    path.write_text(BALL)
+    ran = command("gait", f"{path}:system", "--param", "restitution=1", "--json")
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    (orbit,) = record["orbits"]
+    # Up and down from the height 0.3, to the rounding of a stride.
+    assert_allclose(orbit["period"], 2 * np.sqrt(2 * 0.3 / 9.81), rtol=1e-13)
+    assert_allclose(record["conserved"], 0.3 * 9.81, rtol=1e-15)
+    refused = command("gait", f"{path}:system", "--region", "0:1,0:1")
+    assert refused.returncode and "are a family" in refused.stderr
+    shown = command("gait", f"{path}:system", "--param", "restitution=0.8")
+    assert shown.returncode and "orbit_not_converged" in shown.stderr
+
+
 DRIFT = '''"""A count that grows by the year."""
 
 import equinox as eqx

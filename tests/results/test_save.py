@@ -105,6 +105,27 @@ def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
     np.testing.assert_array_equal(follow(loaded["gait"]).multipliers, branch.multipliers)
 
 
+@pytest.mark.slow
+def test_families_come_back_and_are_continued(tmp_path):
+    """On a level of a conserved quantity, by a section; and without the quantity. The systems are those that the orbits have."""
+    params, method = bouncing_ball.Params(restitution=1.0), hj.PseudoArclength(step=0.2, max_step=0.5)
+    energy = lambda t, x, p: p.gravity * x[0] + x[1] ** 2 / 2
+    apex = hj.ReturnMap(bouncing_ball.system, section=hj.Section("flight", lambda t, x, p: x[1]))
+    top = hj.periodic_orbit(apex, jnp.array([0.3, 0.0]), params, conserved=(energy, 3.0))
+    unknown = hj.periodic_orbit(bouncing_ball.step, jnp.array([0.0, 2.0]), params, throw=False)
+    for orbit, stop in ((top, 4.0), (unknown, 1.0)):
+        hj.save(tmp_path / "orbit.npz", orbit)
+        require_equal(hj.load(tmp_path / "orbit.npz", system=orbit.system), orbit)
+        family = hj.continuation(orbit, stop=stop, method=method)
+        own = family.unfolding.problem.system
+        hj.save(tmp_path / "family.npz", family)
+        again = hj.load(tmp_path / "family.npz", system=own)
+        require_equal(again, family)
+        require_equal(again.orbit(-1), family.orbit(-1))
+        more = hj.continuation(again.orbit(-1), stop=stop + 1, method=method)
+        np.testing.assert_allclose(more.values[-1], stop + 1, rtol=1e-12)
+
+
 def test_a_trajectory_of_an_own_system(file):
     trajectory = drop()
     loaded = load_ball(file)
