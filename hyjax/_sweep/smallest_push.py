@@ -15,6 +15,7 @@ Source: Kerswell, Pringle, Willis (2014), *An optimization approach for analysin
 
 import itertools
 from collections.abc import Sequence
+from typing import Any, NamedTuple, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -32,12 +33,19 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.stride import run_stride
 from .._results.failure import raise_failure
+from .._results.installed import load_xarray
+from .._results.long_names import described, meanings_of
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import choose, RESULTS
 from .._system.types import Params, Scalar, State
-from .._system.where import free_leaves, Where, with_leaves
+from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .edge_state import bisected, comes_back, fates_of, THIN, tracked
+from .grid import grid_over, points_over
+from .store import code_attributes
+
+if TYPE_CHECKING:
+    import xarray
 
 # Sizes of a push along each direction that are tried, and directions in more than one dimension; instants of an arc; starts of
 # Newton's method; its iterations for each number of strides.
@@ -48,9 +56,19 @@ NEAR, SETTLED = 5.0, 1e-3
 LONGEST, ROUNDS = 60, 30
 
 
+class Basin(NamedTuple):
+    """The states that come within `near` of a node of the orbit in at most so many passes; the largest pushes that are tried."""
+
+    nodes: Float[Array, "nodes n"]
+    near: Array
+    most: Array
+    largest: float
+
+
 class Pushed(eqx.Module):
     """Pushes within one arc of an orbit. **Attributes:** `arc`: its number. `start`, `begin`, `end`: its first state and times.
-    `directions`: of the coordinates of its mode. `free`: indices of the parameters that change until the end of the lap."""
+    `directions`: of the coordinates of its mode. `free`: indices of the parameters that change until the end of the lap.
+    `basin`: that of the orbit."""
 
     lap: Lap
     arc: int = eqx.field(static=True)
@@ -59,10 +77,15 @@ class Pushed(eqx.Module):
     end: Scalar
     directions: Float[Array, "directions n"]
     free: tuple[int, ...] = eqx.field(static=True)
+    basin: "Basin"
+
+    def fates(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Whether the orbit comes back after each push, and the states at the end of the lap."""
+        return in_lanes(lambda v: _returns(self, v), v)
 
     def state(self, at: Scalar) -> State:
         """The state of the orbit at a time of the arc."""
-        step, (mode, *_) = self.lap.step, self._modes
+        step, mode = self.lap.step, self._modes[self.arc]
         return flow_for(
             step.system, mode, self.begin, self.start, at, self.lap.params, step.integrator_or(Integrator())
         )
@@ -73,18 +96,18 @@ class Pushed(eqx.Module):
         x, leaves = self.state(at) + v[:count] @ self.directions, jax.tree.leaves(self.lap.params)
         kicked = jnp.array([leaves[i] + kick for i, kick in zip(self.free, v[count:-1], strict=True)])
         params = with_leaves(self.lap.params, self.free, kicked)
-        through = run_stride(step.system, at, x, params, self._modes, step.integrator_or(Integrator()))
+        through = run_stride(step.system, at, x, params, self._modes, step.integrator_or(Integrator()), first=self.arc)
         return through.x, through.result
 
     @property
     def _modes(self) -> tuple[str, ...]:
         step = self.lap.step
         assert step.sequence is not None
-        return (step.sequence * step.strides)[self.arc :]
+        return step.sequence * step.strides
 
 
 def pushes_of(
-    orbit: PeriodicOrbit, lap: Lap, arc: int, directions: Sequence[str] | Array, free: tuple[int, ...]
+    orbit: PeriodicOrbit, lap: Lap, arc: int, directions: Sequence[str] | Array, free: tuple[int, ...], basin: Basin
 ) -> Pushed:
     """The pushes within an arc of the orbit. `ValueError` for directions that its mode does not have."""
     stride, k = divmod(arc, len(orbit.sequence))
@@ -106,15 +129,15 @@ def pushes_of(
     # Not the very end, where the guard is zero already.
     last = orbit.start_times[stride] + orbit.jump_times[stride, k]
     last = last - 1e-6 * (last - begin)
-    return Pushed(lap, arc, start, begin, last, directions, free)
+    return Pushed(lap, arc, start, begin, last, directions, free, basin)
 
 
 @long_run
-def _returns(pushed: Pushed, nodes, v: Float[Array, "points _"], closeness, most) -> tuple[Array, Array]:
+def _returns(pushed: Pushed, v: Float[Array, "points _"]) -> tuple[Array, Array]:
     def one(v):
         x, result = pushed.after(v)
         x = jnp.where(result == RESULTS.successful, x, jnp.inf)
-        return comes_back(pushed.lap, nodes, x, closeness, most), x
+        return comes_back(pushed.lap, pushed.basin.nodes, x, pushed.basin.near, pushed.basin.most), x
 
     return jax.vmap(one)(v)
 
@@ -167,7 +190,7 @@ class SmallestPush(Shown):
     `certified`: the smallest of 1e-12, 1e-11, ... for which the push smaller by that part comes back to the orbit, and the one
     larger by it does not, by iteration; infinite where none does. `result`: `optimum_not_found` where Newton's method did not
     converge, or a smaller push was seen to leave the basin, one that is not on the stable manifold of the edge state; then `push`
-    is that one. `pushed`, `border`, `orbit`: what was computed with.
+    is that one. `pushed`, `border`, `orbit`, `names`: what was computed with.
 
     **Example:**
 
@@ -196,6 +219,7 @@ class SmallestPush(Shown):
     pushed: Pushed
     border: Border | None
     orbit: PeriodicOrbit
+    names: tuple[str, ...] = eqx.field(static=True)
 
     def _tables(self):
         rows = [("size", f"{float(self.size):.9g}"), ("push", str(np.asarray(self.push)))]
@@ -216,10 +240,27 @@ class SmallestPush(Shown):
             saddle = periodic_orbit(border.lap.step, edge.x, params, throw=False)
             lap, there = Lap(self.pushed.lap.step, params, orbit.period), Lap(border.lap.step, params, saddle.period)
             return Border(there, saddle.x, border.multiplier, border.left).height(
-                *pushes_of(orbit, lap, self.pushed.arc, names, free).after(v), self.strides
+                *pushes_of(orbit, lap, self.pushed.arc, names, free, self.pushed.basin).after(v), self.strides
             )[0]
 
         return unravel(self.force * short_run(jax.jacfwd(height))(flat) / self.size)
+
+    def sweep(self, *, phases: Any = None, where: Where | None = None, values: Any = None) -> "xarray.Dataset":
+        """The smallest pushes at given phases of the orbit, and over parameters of the system.
+
+        From each solution Newton's method goes to those next to it; where it fails, pushes along many directions are tried anew,
+        as for this push. So each is a smallest push among those near it, which `certified` checks by iteration.
+
+        **Arguments:** `phases`: instants as parts of the period, at least 0 and less than 1; by default any instant within the
+        arc of this push. `where`, `values`: the parameters and their values, as for `hyjax.sweep`, by default those of the orbit.
+
+        **Returns:** an `xarray.Dataset` over the parameters and `phase`: `size`, `push`, over `direction`, `instant`, `certified`
+        and `result`: `successful`, the code of the orbit or of the edge state where one is not found, `not_stabilized` where the
+        orbit is not stable, or `optimum_not_found`, also where iteration does not certify; the numbers are NaN where there is a
+        code. `found["size"].plot()` draws a curve or a map. `ValueError` where no edge state is known, and for phases or values
+        that cannot be used.
+        """
+        return _swept(self, phases, where, values)
 
 
 def smallest_push(
@@ -270,57 +311,72 @@ def smallest_push(
     free = () if where is None else free_leaves(where, orbit.params)
     if not len(directions) + len(free):
         raise ValueError("smallest_push: give directions=, such as names of coordinates, or where=, parameters.")
-    lap, arcs = lap_of(orbit.step, orbit.params, orbit.period), range(orbit.strides * len(orbit.sequence))
+    names = tuple(each for each in directions if isinstance(each, str))
     size = float(max(jnp.max(jnp.abs(each)) for each in (orbit.nodes, *orbit.arc_ends)))
     largest = size if largest is None else largest
-    nodes, near = jnp.asarray(orbit.nodes), closeness * max(size, largest)
-    found = []
-    for pushed in (pushes_of(orbit, lap, arc, directions, free) for arc in arcs):
+    near = closeness * max(size, largest)
+    basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
+    found: list[tuple[Any, Pushed]] = []
+    for pushed in _arcs(orbit, directions, free, basin):
         begin, end = float(pushed.begin), float(pushed.end)
         times = [t for t in instants if begin <= t <= end] if instants is not None else []
         times = times if instants is not None else np.linspace(begin, end, INSTANTS, endpoint=False)
-        fates = lambda v, pushed=pushed: in_lanes(lambda v: _returns(pushed, nodes, v, near, max_strides), v)
-        found += [(start, pushed, fates) for start in _starts(fates, pushed, times, largest)]
+        found += [(start, pushed) for start in _starts(pushed, times)]
     if not found:
         raise ValueError(f"smallest_push: no push up to largest={largest} left the basin. Give a larger one.")
     found.sort(key=lambda each: np.linalg.norm(each[0][1][:-1]))
     if edge is None:
-        back = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
-        pairs = (fates(np.stack(start))[1] for start, _, fates in found[:STARTS])
+        lap = found[0][1].lap
+        back = lambda x: fates_of(lap, basin.nodes, jnp.asarray(x), near, max_strides)
+        pairs = (pushed.fates(np.stack(start))[1] for start, pushed in found[:STARTS])
         led = (tracked(lap, (pair[0], pair[1]), back, max(size, largest), ROUNDS) for pair in pairs)
         edge = next((each for each in led if each is not None), None)
-    best, border = None, None if edge is None else border_of(edge)
-    if border is not None:
-        apart = float(jnp.max(jnp.abs(orbit.x - border.x)))
-        solved = [
-            (*minimum, pushed, fates)
-            for (_, outside), pushed, fates in found[:STARTS]
-            if (minimum := _minimum(pushed, border, outside, instants is None, apart)) is not None
-        ]
-        best = min(solved, key=lambda each: np.linalg.norm(each[0][:-1]), default=None)
-    (inside, seen), pushed, fates = found[0]
+    border = None if edge is None else border_of(edge)
+    best = None if border is None else _least(found, border, instants is None)
+    (inside, seen), pushed = found[0]
     missed = best is None or np.linalg.norm(seen[:-1]) < (1 - 1e-6) * np.linalg.norm(best[0][:-1])
     if missed:
-        _, seen = bisected(inside, seen, 0.0, lambda v: fates(v)[0])
-    v, force, strides, pushed, fates = best if best is not None and not missed else (seen, np.nan, 0, pushed, fates)
-    shares = 10.0 ** -np.arange(12, 2, -1)
-    ends = [np.append(v[:-1] * (1 + sign * part), v[-1]) for part in shares for sign in (-1, 1)]
-    back = fates(np.stack(ends))[0].reshape(-1, 2)
-    certain = shares[back[:, 0] & ~back[:, 1]]
+        _, seen = bisected(inside, seen, 0.0, lambda v: pushed.fates(v)[0])
+    v, force, strides, pushed = best if best is not None and not missed else (seen, np.nan, 0, pushed)
     code = choose(jnp.asarray(missed), RESULTS.optimum_not_found, RESULTS.successful)
     before, push = pushed.state(jnp.asarray(v[-1])), jnp.asarray(v[:-1])
     after = before + push[: len(pushed.directions)] @ pushed.directions
     result = SmallestPush(
         push, jnp.sqrt(push @ push), jnp.asarray(v[-1]), before, after, edge, jnp.asarray(force), strides,
-        float(min(certain, default=np.inf)), code, pushed, border, orbit,
+        _certified(pushed, v), code, pushed, border, orbit, names,
     )  # fmt: skip
     return raise_failure("smallest_push", result) if throw else result
 
 
-def _starts(fates, pushed: Pushed, times, largest: float) -> list[tuple[np.ndarray, np.ndarray]]:
+def _arcs(orbit: PeriodicOrbit, directions: Sequence[str] | Array, free: tuple[int, ...], basin: Basin) -> list[Pushed]:
+    """The pushes within each arc of the orbit."""
+    lap, arcs = lap_of(orbit.step, orbit.params, orbit.period), range(orbit.strides * len(orbit.sequence))
+    return [pushes_of(orbit, lap, arc, directions, free, basin) for arc in arcs]
+
+
+def _least(starts: list[tuple[Any, Pushed]], border: Border, free: bool) -> tuple[np.ndarray, Any, int, Pushed] | None:
+    """`(v, force, strides, pushed)`, the smallest of the pushes that Newton's method finds from the first of the starts, or
+    `None`."""
+    solved: list[Any] = [
+        (*minimum, pushed)
+        for (_, outside), pushed in starts[:STARTS]
+        if (minimum := _minimum(pushed, border, outside, free)) is not None
+    ]
+    return min(solved, key=lambda each: np.linalg.norm(each[0][:-1]), default=None)
+
+
+def _certified(pushed: Pushed, v: np.ndarray) -> float:
+    """The smallest part by which a smaller push comes back and a larger one does not."""
+    shares = 10.0 ** -np.arange(12, 2, -1)
+    ends = [np.append(v[:-1] * (1 + sign * part), v[-1]) for part in shares for sign in (-1, 1)]
+    back = pushed.fates(np.stack(ends))[0].reshape(-1, 2)
+    return float(min(shares[back[:, 0] & ~back[:, 1]], default=np.inf))
+
+
+def _starts(pushed: Pushed, times) -> list[tuple[np.ndarray, np.ndarray]]:
     """For the smallest pushes along several directions at several instants that leave the basin: the last inside of the border,
     and the first outside."""
-    count = len(pushed.directions) + len(pushed.free)
+    count, largest = len(pushed.directions) + len(pushed.free), pushed.basin.largest
     if count == 1:
         units = np.array([[1.0], [-1.0]])
     else:
@@ -334,14 +390,14 @@ def _starts(fates, pushed: Pushed, times, largest: float) -> list[tuple[np.ndarr
         return []
     sizes = largest * np.arange(1, SIZES + 1) / SIZES
     tried = np.stack([np.append(size * unit, t) for t, unit in rays for size in sizes])
-    back = fates(tried)[0].reshape(len(rays), SIZES)
+    back = pushed.fates(tried)[0].reshape(len(rays), SIZES)
     first = np.where(back.all(axis=1), SIZES, np.argmin(back, axis=1))
     found = []
     for k in np.argsort(first, kind="stable")[:STARTS]:
         if first[k] < SIZES:
             t, unit = rays[k]
             inside, outside = (np.append(size * unit, t) for size in (sizes[first[k]] - sizes[0], sizes[first[k]]))
-            found.append(bisected(inside, outside, THIN * largest, lambda v: fates(v)[0]))
+            found.append(bisected(inside, outside, THIN * largest, lambda v: pushed.fates(v)[0]))
     return found
 
 
@@ -358,10 +414,11 @@ def border_of(edge: PeriodicOrbit) -> Border:
     return Border(lap, edge.x, jnp.asarray(multiplier), jnp.asarray(left))
 
 
-def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool, apart: float):
+def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
     """`(v, force, strides)` of the smallest push near a start on the border; `None` where Newton's method does not find it.
 
-    **Arguments:** `free`: whether the instant is. `apart`: the distance of the orbit from the edge state."""
+    **Arguments:** `free`: whether the instant is."""
+    apart = float(jnp.max(jnp.abs(pushed.basin.nodes[0] - border.x)))
     at = lambda v, k: [np.asarray(each)[0] for each in _conditions(pushed, border, jnp.asarray(v)[None], jnp.array(k))]
     away = lambda x: float(np.max(np.abs(x - np.asarray(border.x))))
     first, found, nearest, force = 0, None, np.inf, None
@@ -408,3 +465,67 @@ def _newton(v: np.ndarray, force: float, value, slope, curvature, free: bool, li
     new[:n] += part * change[:n]
     new[-1] = np.clip(new[-1], *limits)
     return new, force + part * change[n]
+
+
+def _swept(least: SmallestPush, phases: Any, where: Where | None, values: Any) -> "xarray.Dataset":
+    """`SmallestPush.sweep`."""
+    xarray = load_xarray()
+    orbit, edge, own, pushed = least.orbit, least.edge, least.orbit.params, least.pushed
+    if edge is None:
+        raise ValueError("sweep: no edge state is known, on whose stable manifold the pushes end.")
+    phase = float(least.instant / orbit.period)
+    at = np.asarray([phase] if phases is None else phases, float)
+    if at.ndim != 1 or not np.all((at >= 0) & (at < 1)):
+        raise ValueError(f"sweep: phases={phases} must be parts of the period, at least 0 and less than 1.")
+    grid = None if where is None else grid_over(own, where, values)
+    free, axes = ((), ()) if grid is None else (grid.free, grid.values)
+    # In units of the spans of the axes.
+    spans = np.array([np.ptp(axis) or 1.0 for axis in axes])
+    first = np.array([float(jax.tree.leaves(own)[i]) for i in free]) / spans
+    points = np.zeros((1, 0)) if grid is None else points_over(axes) / spans
+    codes, columns = (
+        np.zeros((len(points), len(at)), np.int8),
+        np.full((len(points), len(at), 3 + len(least.push)), np.nan),
+    )
+    # Solutions: point, orbit, edge state, and pushes: phase, push and arc.
+    known = [(first, orbit, edge, [(phase, np.asarray(least.push), pushed.arc)])]
+    for i in np.argsort(np.linalg.norm(points - first, axis=1), kind="stable"):
+        _, orbit, edge, pushes = min(known, key=lambda each: np.linalg.norm(each[0] - points[i]))
+        params = with_leaves(own, free, jnp.asarray(points[i] * spans))
+        orbit, edge = (periodic_orbit(each.step, each.x, params, throw=False) for each in (orbit, edge))
+        code = choose(orbit.result == RESULTS.successful, edge.result, orbit.result)
+        code = choose((code == RESULTS.successful) & ~orbit.stable, RESULTS.not_stabilized, code)
+        codes[i] = int(code._value)
+        if code != RESULTS.successful:
+            continue
+        basin = pushed.basin._replace(nodes=jnp.asarray(orbit.nodes))
+        arcs, border = _arcs(orbit, least.names or pushed.directions, pushed.free, basin), border_of(edge)
+        pushes, new = list(pushes), []
+        for k in np.argsort(np.abs(at - pushes[0][0]), kind="stable"):
+            phase, u, arc = min(pushes, key=lambda each: abs(each[0] - at[k]))
+            instant = (phase if phases is None else at[k]) * float(orbit.period)
+            here = arcs[arc] if phases is None else next((each for each in arcs if instant <= each.end), arcs[-1])
+            start = np.append(u, np.clip(instant, here.begin, here.end))
+            solved = _least([((None, start), here)], border, phases is None)
+            solved = solved or _least([(each, here) for each in _starts(here, start[-1:])], border, phases is None)
+            part = np.inf if solved is None else _certified(here, solved[0])
+            if solved is None or not np.isfinite(part):
+                codes[i, k] = int(RESULTS.optimum_not_found._value)
+                continue
+            v = solved[0]
+            columns[i, k] = np.linalg.norm(v[:-1]), v[-1], part, *v[:-1]
+            new.append((float(v[-1] / orbit.period), v[:-1], here.arc))
+            pushes.append(new[-1])
+        known += [(points[i], orbit, edge, new)] * bool(new)
+    dims, coords = ((), {}) if grid is None else (grid.names, dict(grid.coordinates))
+    dims, coords = (dims, coords) if phases is None else ((*dims, "phase"), coords | {"phase": at})
+    names = least.names or [f"direction_{j}" for j in range(len(pushed.directions))]
+    coords |= {"direction": [*names, *[leaf_names(own)[j] for j in pushed.free]]}
+    shape = tuple(len(coords[name][1] if grid is not None and name in grid.names else at) for name in dims)
+    columns = columns.reshape(*shape, -1)
+    data: dict[str, Any] = {name: (dims, columns[..., j]) for j, name in enumerate(("size", "instant", "certified"))}
+    data["push"], data["result"] = (
+        ((*dims, "direction"), columns[..., 3:]),
+        (dims, codes.reshape(shape), code_attributes()),
+    )
+    return described(xarray.Dataset(data, coords), meanings_of(own))

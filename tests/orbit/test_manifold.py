@@ -5,7 +5,7 @@ import functools as ft
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from systems import ROLLED
 from test_continuation import mapping
 
@@ -60,6 +60,14 @@ def test_manifolds_of_henons_map():
         assert_allclose(np.diff(manifold.arclength), gaps, rtol=1e-9)
         assert str(manifold.ends) == "2 successful" and manifold.residual < 1e-13
         assert_allclose(manifold(manifold.s[::40]), manifold.x[::40], atol=1e-11)
+
+
+def test_manifolds_are_saved(tmp_path):
+    manifold = henon_manifolds()[0]
+    hj.save(tmp_path / "manifold.npz", manifold)
+    again = hj.load(tmp_path / "manifold.npz", system=HENON)
+    assert_array_equal(again(2.0), manifold(2.0))
+    assert_array_equal(again.arclength, manifold.arclength)
 
 
 def test_homoclinic_points_of_henons_map():

@@ -5,7 +5,7 @@ import functools as ft
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from systems import ROLLED
 from test_continuation import mapping
 
@@ -30,7 +30,7 @@ def of_one():
 
 
 @pytest.mark.medium
-def test_the_smallest_push_in_closed_form():
+def test_the_smallest_push_in_closed_form(tmp_path):
     rest, least = orbits(1.0, 0.0)[0], of_one()
     # sqrt(4 a - 1) / (2 a) with a = 1, to rounding; the points are (1/2, +-1/sqrt(2)).
     assert_allclose(least.size, np.sqrt(3) / 2, rtol=1e-13)
@@ -38,6 +38,10 @@ def test_the_smallest_push_in_closed_form():
     assert least.certified == 1e-12 and str(least.result) == "successful"
     # At all instants alike.
     assert 0 <= least.instant <= rest.period
+    hj.save(tmp_path / "push.npz", least)
+    again = hj.load(tmp_path / "push.npz", system=BENT)
+    assert again.names == ("x0", "x1") and again.strides == least.strides
+    assert_array_equal(again.push, least.push)
 
 
 @pytest.mark.slow
@@ -108,3 +112,38 @@ def test_the_walkers_push_agrees_with_iteration():
     for size in (0.2, 0.6, 0.999, -0.6, -0.999):
         assert comes_back(size * least.size, 0.0) and comes_back(size * least.size, 1.5)
     assert not comes_back(1.001 * least.size, 0.0)
+
+
+@pytest.mark.slow
+def test_pushes_over_phases_and_a_parameter():
+    """Half a unit of time in each of two modes, in which x decays, then x -> rate (e x)^2: a push u at the time t leads to
+    rate (u e^t)^2, and the border is 1 / rate."""
+    decay = lambda t, x, p: jnp.stack([-x[0], jnp.ones(())])
+    late, again = lambda t, x, p: 0.5 - x[1], lambda t, x, p: jnp.stack([p["rate"] * (jnp.e * x[0]) ** 2, 0 * x[1]])
+    system = hj.HybridSystem(
+        {name: hj.Mode(decay, ("x", "clock")) for name in ("first", "second")},
+        (
+            hj.Transition("first", "second", late, lambda t, x, p: x.at[1].set(0)),
+            hj.Transition("second", "first", late, again),
+        ),
+    )
+    step = hj.ReturnMap(system, sequence=("first", "second"), integrator=ROLLED)
+    rest = hj.periodic_orbit(step, jnp.array([0.01, 0.0]), {"rate": jnp.array(1.0)})
+    least = hj.smallest_push(rest, directions=("x",), instants=(0.2,), largest=2.0)
+    phases, rates = np.array([0.7, 0.0, 0.2, 0.45, 0.99]), np.array([1.5, 0.8, 1.0])
+    found = least.sweep(phases=phases, where=lambda p: p["rate"], values=rates)
+    # The integrator's tolerance is 1e-10, and its error below that.
+    assert_allclose(found["size"], np.exp(-phases) / rates[:, None], rtol=1e-10)
+    assert_allclose(found["instant"], np.broadcast_to(phases, (3, 5)), atol=2e-6)
+    assert np.all(found.certified <= 1e-9) and np.all(found.result == 0)
+    assert found["push"].dims == ("rate", "phase", "direction") and found.direction.values.tolist() == ["x"]
+    with pytest.raises(ValueError, match="parts of the period"):
+        least.sweep(phases=(1.2,))
+
+
+@pytest.mark.medium
+def test_pushes_over_a_parameter_at_any_instant():
+    curvatures = np.linspace(0.8, 2.0, 7)
+    found = of_one().sweep(where=lambda p: p["a"], values=curvatures)
+    assert_allclose(found["size"], np.sqrt(4 * curvatures - 1) / (2 * curvatures), rtol=1e-12)
+    assert np.all(found.result == 0) and np.all(found.certified == 1e-12)
