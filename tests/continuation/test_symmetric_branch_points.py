@@ -38,6 +38,32 @@ def test_pitchforks_of_equal_maps(count):
         assert bool(daughter.stable[-1]) == bool(np.all(signs != 0))
         found.add(tuple((signs * signs[np.flatnonzero(signs)[0]]).tolist()))
     assert len(found) == len(point.daughters) == (3**count - 1) // 2
+    if count == 2:
+        check_isotropies(point)
+
+
+def check_isotropies(point):
+    """Of x0, x1 and both, which leave with either sign: by the exchange of both, and by the change of sign of one."""
+    exchange, turn = jnp.eye(3)[jnp.array([1, 0, 2])], jnp.diag(jnp.array([1.0, -1.0, 1.0]))
+    kind = lambda k: tuple(np.rint(point.daughters[k, :2] / np.max(np.abs(point.daughters[k, :2]))).astype(int))
+    alike = {(1, 1): (1, 1), (-1, -1): (1, 1), (1, -1): (1, -1), (-1, 1): (1, -1)}
+    found = {alike.get(kind(k), "alone"): kept for k, kept in point.isotropies({"exchange": exchange}).items()}
+    assert found == {"alone": (), (1, 1): ("exchange",), (1, -1): ()}
+    # One of the two that move alone, and of the two that move together.
+    found = point.isotropies({"exchange": exchange, "turn": turn})
+    words = {np.count_nonzero(kind(k)): kept for k, kept in found.items()}
+    assert len(found) == len(words) == 2
+    assert [len(words[1]), len(words[2])] == [1, 1] and words[2][0] in ("exchange", "turn * exchange * turn")
+    assert point.isotropies({}) == dict.fromkeys(range(4), ())
+    with pytest.raises(ValueError, match="'shear' must be a matrix of shape"):
+        point.isotropies({"shear": jnp.eye(3).at[0, 2].set(1.0)})
+    # A third of a turn commutes with the Jacobian, which is that of both alike, but not with the map.
+    cosine, sine = -0.5, np.sqrt(0.75)
+    with pytest.raises(ValueError, match="to none of the daughters"):
+        point.isotropies({"third": np.array([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]])})
+    tilt = np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])
+    with pytest.raises(ValueError, match="tilt must generate a group of at most 1000"):
+        point.isotropies({"tilt": tilt})
 
 
 @pytest.mark.medium
@@ -103,6 +129,9 @@ def test_events_in_step_that_part(parting):
     assert abs(parting.value - 1) < 1e-12 and len(parting.kernel) == 3 and len(parting.daughters) == 3
     with pytest.raises(ValueError, match="events in step part"):
         _ = parting.normal_form
+    # Both together are alike; of the two halves one stands for both.
+    exchange = np.diag([1.0, -1.0, 1.0, 1.0, 1.0])[[0, 1, 2, 4, 3]]
+    assert sorted(parting.isotropies({"exchange": exchange}).values()) == [(), ("exchange",)]
     firsts = []
     for k in range(3):
         daughter = hj.switch_branch(parting, stop=1.1, daughter=k)
@@ -119,3 +148,26 @@ def test_events_in_step_that_part(parting):
         firsts += [(daughter.orbits.sequence[0], np.sign(half_apart[-1]))] * bool(alone)
     # The drop that falls first is the lower one.
     assert sorted(firsts) == [("new[0]", -1), ("new[1]", 1)]
+
+
+@pytest.mark.medium
+def test_half_strides_of_two_legs():
+    """A stride of a left and a right step, each x -> r x (1 - x), and the step whose reset exchanges the names of the legs: equal
+    steps are a fixed point of both. The doubling of the step, at r = 3, is the branch point of the stride; its multiplier is the
+    square. Beyond, one leg takes short steps and the other one long ones."""
+    stance = hj.Mode(lambda t, x, r: jnp.stack([0 * x[0], jnp.ones_like(x[1])]), ("x", "clock"))
+    guard, step = lambda t, x, r: 1 - x[1], lambda t, x, r: jnp.stack([r * x[0] * (1 - x[0]), 0 * x[1]])
+    names = hj.HybridSystem(
+        {"left": stance, "right": stance},
+        (hj.Transition("left", "right", guard, step), hj.Transition("right", "left", guard, step)),
+    )
+    half = hj.HybridSystem({"stance": stance}, (hj.Transition("stance", "stance", guard, step),))
+    points = []
+    for system, sequence in ((names, ("left", "right")), (half, ("stance",))):
+        orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=sequence), jnp.array([0.65, 0.0]), jnp.array(2.9))
+        branch = hj.continuation(orbit, where=lambda r: r, stop=3.2)
+        points.append(next(each for each in branch.special_points if abs(each.value - 3) < 0.1))
+    assert [point.kind for point in points] == ["branch-point", "period-doubling"]
+    assert_allclose([float(point.value) for point in points], 3, rtol=1e-12)
+    unequal, doubled = (hj.switch_branch(point, stop=3.2) for point in points)
+    assert_allclose(np.sort(unequal.orbit(-1).arc_ends[1][0, :1]), np.min(doubled.orbits.nodes[-1, :, 0]), rtol=1e-11)
