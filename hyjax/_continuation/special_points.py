@@ -35,7 +35,7 @@ from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
 from .._results.failure import raise_failure
 from .._results.registry import diagrams
-from .._results.shown import Shown
+from .._results.shown import computed_once, Shown
 from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
@@ -113,7 +113,7 @@ class SpecialPoint(Shown):
         each once and without the branch itself: the solutions of $F = 0$ on a small sphere about the point in the
         kernel. None where no branch crosses. Where events in step part, each half of a branch that has another order of events
         than the other half is a daughter by itself."""
-        return _daughters(self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
+        return computed_once(_daughters, self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
 
     def isotropies(self, symmetries: Mapping[str, Float[Array | np.ndarray, "n n"]]) -> dict[int, tuple[str, ...]]:
         r"""One of the `daughters` out of each set of those that symmetries of the return map take into each other, by its number
@@ -397,7 +397,7 @@ def _isotropies(point: SpecialPoint, symmetries: dict[str, np.ndarray]) -> dict[
 
 
 @long_run
-def _on_sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array) -> tuple[Array, Flag]:
+def _on_sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array) -> tuple[Array, Array]:
     """The solutions of F = 0 at the distance `RADIUS` from a branch point in its kernel, each from a start on the sphere: from
     the point, in units of the radius; and whether Newton's method found them."""
     unfolding = unfolding.rolled()
