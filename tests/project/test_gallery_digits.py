@@ -16,6 +16,7 @@ from numpy.testing import assert_allclose
 from readme import ROOT
 from reference import case, numbers
 from scipy_arcs import arc, multipliers_of
+from test_geyer_walker import step as walking_step
 from test_hspo import crossing, driven, struck_at
 from test_kneed_walker import stride as kneed_stride
 from test_models import by_modulus, converter, one_bounce
@@ -488,6 +489,14 @@ def test_rabbit():
 def test_every_model_is_compared():
     text = pathlib.Path(__file__).read_text()
     assert {name for name in models.names if f'"{name}"' in text} == set(models.names)
+
+
+def test_geyer_walker():
+    """A step of SciPy's arcs leads from the stored state to itself on the other leg, twice in the stored period."""
+    (gait,) = DIGITS["geyer_walker"]["gaits"]
+    t, x = walking_step(np.array(gait["x0"][:4]))
+    assert_allclose(x, gait["x0"][:4], rtol=0, atol=1e-11)
+    assert_allclose(2 * t, gait["period"], rtol=1e-11)
 
 
 def test_biped_slip():
