@@ -1,6 +1,6 @@
 """Attractors over a grid of parameters, by iteration of a return map or of the map of a section.
 
-A tangent vector for each Lyapunov exponent is iterated with the state.
+A tangent vector for each Lyapunov exponent is iterated with the state. Attractors of several initial states are numbered.
 """
 
 from collections.abc import Callable
@@ -29,6 +29,7 @@ from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over
 from .maps import map_of, PassMap
+from .matched import numbered
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .sweep import sweep
 from .workers import Workers
@@ -113,6 +114,7 @@ def attractor(
     discard: int | None = None,
     keep: int = 128,
     max_period: int = 64,
+    closeness: float = 1e-2,
     executor: Executor | None = None,
     progress: bool | None = None,
     throw: bool = True,
@@ -132,6 +134,7 @@ def attractor(
     - `params`: the parameters, a PyTree. `where`, `values`: as for `sweep`.
     - `n_strides`: the number of strides; `discard`: of these, the number that are not measured, by default half.
     - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
+    - `closeness`: how near to each other, relative to the largest coordinate, states of one attractor come that start elsewhere.
     - `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a bar on stderr; by default on a terminal.
     - `throw`: raise a `SolveError` where no lane succeeds.
 
@@ -139,8 +142,12 @@ def attractor(
     over `stride` and `coordinate`), `period` (number of strides after which the last states repeat, 0 for none found), `lyapunov`
     (largest exponent, per stride), `exponents` (all of them, largest first, over `exponent`; `-inf` for directions of which a
     stride leaves nothing), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and `result`, the
-    code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. `ValueError`
-    for arguments that do not fit each other; `SolveError` where the executor's workers fail; `ImportError` without xarray.
+    code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. Of several
+    initial states also `attractor`, the number of the attractor, 0 where a stride failed, the same at neighbouring points of the
+    grid if the states of the one lead to the other; and with the states as a sample `share`, the part of them with each
+    attractor, over `number`, and its binomial standard error `share_error`, which `basin_figure` draws over one parameter.
+    Attractors that no initial state leads to are not seen. `ValueError` for arguments that do not fit each other; `SolveError`
+    where the executor's workers fail; `ImportError` without xarray.
 
     **Example:**
 
@@ -160,8 +167,10 @@ def attractor(
     discard = n_strides // 2 if discard is None else discard
     if not 0 <= discard < n_strides:
         raise ValueError(f"attractor: discard={discard} must be at least 0 and less than n_strides={n_strides}.")
-    if keep < 1 or max_period < 1:
-        raise ValueError(f"attractor: keep={keep} and max_period={max_period} must be at least 1.")
+    if keep < 1 or max_period < 1 or not closeness > 0:
+        raise ValueError(
+            f"attractor: keep={keep} and max_period={max_period} must be at least 1, closeness={closeness} positive."
+        )
     grid = grid_over(params, where, values)
     lanes = points_over(grid.values)
     states = _initial_states(x0, grid, lanes, where, executor, progress)
@@ -172,28 +181,38 @@ def attractor(
     iterate = eqx.Partial(iterated, chosen.map, grid.free, min(keep, n_strides - discard), sample.size, chosen.timed)
     common = chosen.params, np.asarray(n_strides), np.asarray(discard)
 
-    lanes = np.repeat(lanes, len(flat) // len(lanes), axis=0)
+    points, count = len(lanes), states.shape[1] if states.ndim == 3 else None
+    lanes = np.repeat(lanes, len(flat) // points, axis=0)
     flat, modes = chosen.padded(flat), np.full(len(flat), chosen.mode)
     few, one = compiles_fast(len(flat) * n_strides), (lanes[:1], flat[:1], modes[:1])
     run = BatchMap(iterate, common, few=few, sample=one)
-    # Pieces small enough to advance the progress bar, and to keep all threads busy to the end.
-    boxes = chunks_of((len(flat),), chunk_shape((len(flat),), 4 * run.width * len(run.devices)))
     workers = Workers(run, executor, run.threads)
     workers.compile("compiling the stride", progress)
-    named = lambda i: f"attractor: the lanes {box_text(('',), boxes[i])}"
-    chunks = (((lanes[box], flat[box], modes[box]),) for (box,) in boxes)
-    with progress_bar("attractors", len(flat), 0, progress) as advance:
-        found = workers.gathered(BatchMap.__call__, chunks, named, advance)
+
+    def ends(lanes, flat, modes) -> dict[str, np.ndarray]:
+        # Pieces small enough to advance the progress bar, and to keep all threads busy to the end.
+        boxes = chunks_of((len(flat),), chunk_shape((len(flat),), 4 * run.width * len(run.devices)))
+        named = lambda i: f"attractor: the lanes {box_text(('',), boxes[i])}"
+        chunks = (((lanes[box], flat[box], modes[box]),) for (box,) in boxes)
+        with progress_bar("attractors", len(flat), 0, progress) as advance:
+            found = workers.gathered(BatchMap.__call__, chunks, named, advance)
+        for name in ("x", "exponents", "stride_time"):
+            found[name][found["result"] != int(RESULTS.successful._value)] = np.nan
+        return found
+
+    found = ends(lanes, flat, modes)
     good = found["result"] == int(RESULTS.successful._value)
-    for name in ("x", "exponents", "stride_time"):
-        found[name][~good] = np.nan
+    if count is not None:
+        lead = lambda to, k: ends(lanes[to * count], found["x"][k, -1], found["mode"][k, -1])["x"]
+        found["attractor"] = numbered(
+            grid.values, found["x"].reshape(points, count, *found["x"].shape[1:]), closeness, lead
+        )
     found["lyapunov"] = found["exponents"][:, 0]
     if not chosen.several_modes:
         del found["mode"]
     found["period"] = np.where(good, _period(found["x"], max_period), 0).astype(np.int32)
     found["result"] = found["result"].astype(np.int8)
 
-    count = states.shape[1] if states.ndim == 3 else None
     metadata = chosen.described | {"strides": n_strides, "discarded": discard}
     found = _labelled(xarray, found, grid, count, chosen.coordinates, units_of(None, params, step.system), metadata)
     return raise_if_none("attractor", found) if throw else found
@@ -221,11 +240,16 @@ def _labelled(
     if "section" in metadata:
         attributes["lyapunov"] = {"long_name": "largest Lyapunov exponent per return"}
         attributes["exponents"] = {"long_name": "Lyapunov exponents per return"}
-    data = {
+    data: dict[str, Any] = {
         name: ((*dims, *own.get(name, ())), column.reshape(*shape, *column.shape[1:]), attributes.get(name, {}))
         for name, column in found.items()
     }
     coords = grid.coordinates | {"coordinate": list(coordinates)}
+    if starts is not None:
+        coords["number"] = np.arange(1 + found["attractor"].max())
+        share = np.mean(data["attractor"][1][..., None] == coords["number"], axis=-2)
+        data["share"] = ((*grid.names, "number"), share)
+        data["share_error"] = ((*grid.names, "number"), np.sqrt(share * (1 - share) / starts))
     fixed = {name: value for name, value in named_leaves(grid.params).items() if name not in grid.names}
     return described(xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata), meanings_of(grid.params))
 

@@ -17,7 +17,7 @@ from .._system.where import free_leaves, leaf_names, Where
 # A parameter with the name of a dataset's variable gets the prefix `param_`.
 TAKEN = {
     "x", "period", "multipliers_real", "multipliers_imag", "residual", "iterations", "result", "stable", "coordinate",
-    "multiplier", "lyapunov", "stride_time", "strides", "stride", "start",
+    "multiplier", "lyapunov", "stride_time", "strides", "stride", "start", "attractor", "number", "share", "share_error",
 }  # fmt: skip
 
 

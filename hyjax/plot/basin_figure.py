@@ -34,9 +34,13 @@ def basin_figure(
 
     Orbits have saturated colours, all other outcomes pale ones; a stride that failed is dark grey, an undecided state white.
 
-    **Arguments:** `found`: a result of `hyjax.basin` over two axes. `ax`: axes to draw in; by default new ones, with a title.
-    `orbits`: one or a batch, marked where the axes are two of their coordinates; filled where stable. `model`, `params`,
-    `degrees`: as for `sweep_figure`; the model also supplies units that the dataset does not have. **Returns:** the axes.
+    Of a result of `hyjax.attractor` over one parameter with several initial states: the share of each attractor, with its error,
+    in the colour of its number; of initial states without one, grey.
+
+    **Arguments:** `found`: a result of `hyjax.basin` over two axes, or of `hyjax.attractor`. `ax`: axes to draw in; by default
+    new ones, with a title. `orbits`: one or a batch, marked where the axes are two of their coordinates; filled where stable.
+    `model`, `params`, `degrees`: as for `sweep_figure`; the model also supplies units that the dataset does not have.
+    **Returns:** the axes.
     `ValueError` for another number of axes of the grid.
 
     **Example:**
@@ -56,6 +60,8 @@ def basin_figure(
     >>> axes.figure.savefig("basin.png")
     """
     pyplot()
+    if "share" in found and "number" in found["share"].dims:
+        return _shares(found, ax)
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -87,6 +93,29 @@ def basin_figure(
     axes.set(xlabel=across, ylabel=up)
     if ax is None:
         put_title(axes.figure, title_of(model, params, degrees), 11)
+    return axes
+
+
+def _shares(found: "xarray.Dataset", ax) -> "matplotlib.axes.Axes":
+    """The shares of attractors over a parameter, one upon the other."""
+    (name, *others), share = map(str, found["share"].dims), found["share"]
+    if others != ["number"]:
+        raise ValueError(f"basin_figure: shares over one parameter can be drawn, not over {share.dims[:-1]}.")
+    axes = pyplot().subplots(figsize=(6.4, 4.4), layout="constrained")[1] if ax is None else ax
+    ordered = found.sortby(name)
+    below = np.zeros(ordered.sizes[name])
+    for number in [*ordered["number"].values[1:], 0]:
+        part, error = (ordered[each].sel(number=number).values for each in ("share", "share_error"))
+        if np.any(part > 0):
+            colour, label = (
+                (COLOURS[(number - 1) % len(COLOURS)], f"attractor {number}") if number else (NO_STEP, "none")
+            )
+            axes.fill_between(ordered[name], below, below + part, color=colour, alpha=0.7, lw=0, label=label)
+            axes.errorbar(ordered[name], below + part, error, color=colour, lw=0.8)
+        below = below + part
+    across = with_unit(symbol(name), found[name].attrs.get("units", ""))
+    axes.set(xlabel=across, ylabel="share of the initial states", ylim=(0, 1))
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     return axes
 
 

@@ -1,0 +1,92 @@
+"""Attractors that several initial states lead to, told apart at each point of a grid and matched from point to point.
+
+At one point initial states whose last states come near each other have one attractor. From each attractor of a point a state is
+iterated at the next point: the attractor that it comes to there keeps the number. Of two that come to one, that which is nearer
+to it gives the number; one that none comes to gets a new number.
+
+Source: Datseris, Luiz Rossi, Wagemakers (2023), *Framework for global stability analysis of dynamical systems*, Chaos 33, 073151.
+"""
+
+import functools as ft
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+# The most attractors at one point; of the states of an attractor those that are kept, and those that are compared with them; of
+# an initial state those that are compared first; initial states that are compared at once.
+MOST, STATES, FEW, LAST, BLOCK = 64, 1024, 128, 16, 256
+
+
+def numbered(
+    axes: tuple[np.ndarray, ...], x: Float[np.ndarray, "points starts keep n"], closeness: float, lead: Callable
+) -> Int[np.ndarray, " lanes"]:
+    """The number of the attractor of each lane, `(points, starts)` in a row, from 1; 0 where the states are NaN.
+
+    **Arguments:** `axes`: values of the grid's axes; the last varies fastest over the points. `closeness`: of states of one
+    attractor, relative to the largest coordinate. `lead`: of points and of lanes, each shape `(m,)`: the last states, shape
+    `(m, keep, n)`, of iteration at these points from the last states of the lanes.
+    """
+    order = np.arange(len(x)).reshape([len(axis) for axis in axes])[np.ix_(*map(np.argsort, axes))]
+    # For each point the one before it, along the last axis on which there is one.
+    before = np.full(len(x), -1)
+    for axis in range(order.ndim):
+        along = np.moveaxis(order, axis, 0)
+        before[along[1:].ravel()] = along[:-1].ravel()
+    near = closeness * np.nanmax(np.abs(x), axis=(1, 2, 3), initial=0, where=np.isfinite(x))
+    labels = np.stack([_told_apart(each, limit) for each, limit in zip(x, near, strict=True)])
+    sets = [[_some(each[label == k]) for k in range(label.max() + 1)] for each, label in zip(x, labels, strict=True)]
+    seeds = [(to, k) for to in order.ravel() if before[to] >= 0 for k in range(len(sets[before[to]]))]
+    lanes = np.array([before[to] * x.shape[1] + int(np.argmax(labels[before[to]] == k)) for to, k in seeds], int)
+    ends = lead(np.array([to for to, _ in seeds], int), lanes) if seeds else x[0, :0]
+    numbers, count = [np.zeros(len(each), int) for each in sets], 0
+    for to in order.ravel():
+        # The attractors here that those of the point before lead to, the nearest sets first.
+        led = []
+        for (place, k), end in zip(seeds, ends, strict=True):
+            if place == to and np.all(np.isfinite(end)):
+                gaps = [float(_gaps(end[None], each)[0]) for each in sets[to]]
+                if min(gaps, default=np.inf) <= near[to]:
+                    here = int(np.argmin(gaps))
+                    led.append((_apart(sets[to][here], sets[before[to]][k]).min(axis=1).mean(), here, k))
+        for _, here, k in sorted(led):
+            own = numbers[before[to]][k]
+            numbers[to][here] = numbers[to][here] or own * (own not in numbers[to])
+        for here in np.flatnonzero(numbers[to] == 0):
+            count += 1
+            numbers[to][here] = count
+    found = [np.append(own, 0)[label] for own, label in zip(numbers, labels, strict=True)]
+    return np.concatenate(found).astype(np.int32)
+
+
+def _told_apart(x: Float[np.ndarray, "starts keep n"], near: float) -> Int[np.ndarray, " starts"]:
+    """For each initial state the number of its attractor among those of one point, from 0; -1 for none."""
+    labels, left, sets = np.full(len(x), -1), np.flatnonzero(np.isfinite(x).all(axis=(1, 2))), []
+    while left.size and len(sets) < MOST:
+        own = _gaps(x[left, -LAST:], x[left[0]]) <= near
+        labels[left[own]], left = len(sets), left[~own]
+        sets.append(_some(x[labels == len(sets)]))
+    # Sets of chaotic attractors whose states are far apart, until more of them are known.
+    for k in range(len(sets) - 1, 0, -1):
+        gaps = [float(_gaps(sets[k][None, -FEW:], each)[0]) for each in sets[:k]]
+        if min(gaps) <= near:
+            labels[labels == k] = int(np.argmin(gaps))
+    return np.searchsorted(np.unique(labels[labels >= 0]), labels) - (labels < 0)
+
+
+def _some(sets: Float[np.ndarray, "sets keep n"]) -> Float[np.ndarray, "states n"]:
+    """Some states of an attractor, of all sets in turn."""
+    states = np.swapaxes(sets, 0, 1).reshape(-1, sets.shape[2])
+    return states[-STATES:]
+
+
+def _gaps(sets: Float[np.ndarray, "sets keep n"], states: Float[np.ndarray, "states n"]) -> Float[np.ndarray, " sets"]:
+    """The least distance of each set from any of the states."""
+    blocks = np.array_split(sets, -(-len(sets) // BLOCK))
+    apart = [_apart(block.reshape(-1, block.shape[2]), states).min(axis=1) for block in blocks]
+    return np.concatenate(apart).reshape(sets.shape[:2]).min(axis=1)
+
+
+def _apart(one: Float[np.ndarray, "a n"], other: Float[np.ndarray, "b n"]) -> Float[np.ndarray, "a b"]:
+    """The largest differences of coordinates of all pairs."""
+    return ft.reduce(np.maximum, (np.abs(a[:, None] - b) for a, b in zip(one.T, other.T, strict=True)))
