@@ -24,8 +24,10 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
         functions[f"guard from {each.source} to {each.target}"] = each.guard
         functions[f"reset from {each.source} to {each.target}"] = each.reset
     digests = {role: source_digest(fn) for role, fn in functions.items()}
+    model, kind = _model_and_kind(system)
     return {
-        "model": model_name(system),
+        "model": model,
+        **({"made for": kind} if kind else {}),
         "modes": {name: list(mode.coordinates) for name, mode in system.modes.items()},
         **({"held": held} if (held := {name: list(m.held) for name, m in system.modes.items() if m.held}) else {}),
         "transitions": [
@@ -39,12 +41,24 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
 
 def model_name(system: HybridSystem) -> str | None:
     """The name of the model of `hyjax.models` that has this system, `None` for another system."""
-    for name in registry.models().names:
-        # A system of a model that has not been imported cannot be this one.
-        module = sys.modules.get(f"{registry.models().__name__}.{name}")
-        if module is not None and (module.system is system or module.system == system.unsized()):
-            return name
-    return None
+    name, kind = _model_and_kind(system)
+    return None if kind else name
+
+
+def _model_and_kind(system: HybridSystem) -> tuple[str | None, str]:
+    """The name of the model, and the kind of its system: see `hyjax.models.orbit_systems`."""
+    models, plain = registry.models(), system.unsized()
+    # A system of a model that has not been imported cannot be this one.
+    known = [name for name in models.names if f"{models.__name__}.{name}" in sys.modules]
+    for name in known:
+        own = sys.modules[f"{models.__name__}.{name}"].system
+        if own is system or own == plain:
+            return name, ""
+    for name in known:
+        for kind, own in models.orbit_systems(name).items():
+            if own == plain:
+                return name, kind
+    return None, ""
 
 
 def model_of(system: HybridSystem | None) -> ModuleType | None:
@@ -53,9 +67,9 @@ def model_of(system: HybridSystem | None) -> ModuleType | None:
     return None if name is None else registry.models().load(name)
 
 
-def model_system(name: str) -> HybridSystem:
-    """The system of the model of that name; `ValueError` for an unknown one."""
-    return registry.models().load(name).system
+def model_system(name: str, kind: str = "") -> HybridSystem:
+    """The system of that kind of the model of that name; `ValueError` for an unknown one."""
+    return registry.models().orbit_systems(name)[kind] if kind else registry.models().load(name).system
 
 
 def require_same_system(path: Any, stored: dict[str, Any], given: HybridSystem) -> list[str]:

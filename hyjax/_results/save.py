@@ -155,7 +155,7 @@ def _system(path: Path, about: dict[str, Any], given: HybridSystem | None) -> Hy
     if given is not None:
         return given
     if about["system"]["model"] is not None:
-        return model_system(about["system"]["model"])
+        return model_system(about["system"]["model"], about["system"].get("made for", ""))
     raise ValueError(
         f"{path}: the result ({about['kind']}) is of a system of one's own, with the modes {', '.join(about['system']['modes'])}."
         " A file holds no code: give the system, and an example of its parameters if these have a class of their own: "

@@ -10,6 +10,10 @@ Some have `objectives`, a dictionary of functions `(orbit, params) -> number`, f
 
 import importlib
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .._system.system import HybridSystem
 
 names = (
     "bouncing_ball", "rimless_wheel", "simplest_walker", "powered_walker", "two_spring_walker", "compass_gait",
@@ -36,6 +40,24 @@ def load(name: str) -> ModuleType:
     if name not in names:
         raise ValueError(f"There is no model {name!r}. The models are: {', '.join(names)}.")
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def orbit_systems(name: str) -> dict[str, "HybridSystem"]:
+    """The systems that results of a model may have, by their kind: its own, `""`; and those that are made for orbits of its map
+    `step`: of its section, `"orbits"`; of a family, whose quantity is not known; and on a `"level"` of what is `conserved`."""
+    from .._orbit.level import of_own_params, on_level
+    from .._orbit.section_search import on_section
+
+    model = load(name)
+    systems, step = {"": model.system}, getattr(model, "step", None)
+    if step is None:
+        return systems
+    on = lambda system, section: system if section is None else on_section(system, section)[0]
+    systems["orbits"] = on(step.system, step.section)
+    systems["family"] = of_own_params(systems["orbits"])
+    if hasattr(model, "conserved"):
+        systems["level"] = on(*on_level(step.system, step.sequence, step.section, model.conserved))
+    return systems
 
 
 def __getattr__(name: str) -> ModuleType:

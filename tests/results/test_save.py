@@ -16,7 +16,7 @@ from same_bits import require_equal
 
 import hyjax as hj
 from hyjax._testing import archive
-from hyjax.models import bouncing_ball, rimless_wheel
+from hyjax.models import biped_slip, bouncing_ball, rimless_wheel
 
 
 class Ball(eqx.Module):
@@ -103,6 +103,18 @@ def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
     assert branch.result == hj.RESULTS.max_points_reached and len(branch) == 4 and "max_points" in str(branch)
     assert hj.load(tmp_path / "branch.npz", describe=True)["kind"] == "dict of Branch, PeriodicOrbit"
     np.testing.assert_array_equal(follow(loaded["gait"]).multipliers, branch.multipliers)
+
+
+@pytest.mark.slow
+def test_a_family_of_a_model_needs_no_system(tmp_path):
+    params, method = biped_slip.Params(), hj.PseudoArclength(step=0.2, max_step=0.5)
+    orbit = hj.periodic_orbit(biped_slip.step, biped_slip.guess(params), params, conserved=biped_slip.energy)
+    family = hj.continuation(orbit, stop=1.17, method=method)
+    hj.save(tmp_path / "walks.npz", (orbit, family))
+    again, branch = hj.load(tmp_path / "walks.npz")
+    require_equal(again, orbit)
+    require_equal(branch, family)
+    assert branch.unfolding.problem.system == orbit.system and again.footfalls().name == "walk"
 
 
 @pytest.mark.slow
