@@ -399,7 +399,7 @@ def _solved(
         else jnp.zeros((len(records), 0), guesses.dtype)
     )
     between = problem.links.kind.shape[1] - 1 if divided else 0
-    nodes = jnp.zeros((len(records), between, problem.scales.size), guesses.dtype)
+    nodes = jnp.zeros((len(records), between, problem.scales.size if between else 0), guesses.dtype)
     if between:
         number = jnp.zeros((len(records), between), int)
         division = Division(number, number, jnp.array(True))

@@ -11,9 +11,10 @@ $$\min_u\ \tfrac12 |r|^2 + \tfrac12 |w c + y / w|^2, \qquad y \leftarrow y + w^2
 each by Levenberg and Marquardt's method. The first weights $w$ are small: there the links obey the data, and only later each
 other, so that a record is fitted from a distant guess. With bounds an interior-point method takes their place.
 
-Let $J$ and $C$ be the Jacobians of $r$ and $c$ at the end, $Z$ an orthonormal basis of the null space of $C$, and $JZ = U S
-V^\top$. The covariance of $u$ is that of Gauss and Newton's linearization, $Z V S^{-2} V^\top Z^\top$; a singular value of zero
-is a combination of the unknowns that the data do not determine.
+Let $J$ and $C$ be the Jacobians of $r$ and of the gap of a closed orbit at the end, by parameters and starts, where the free
+states follow from these; $Z$ an orthonormal basis of the null space of $C$, and $JZ = U S V^\top$. The covariance is that of
+Gauss and Newton's linearization, $Z V S^{-2} V^\top Z^\top$; a singular value of zero is a combination of the unknowns that the
+data do not determine.
 
 Source: Bock (1987), *Randwertproblemmethoden zur Parameteridentifizierung*, ch. 3 (multiple shooting); Nocedal, Wright (2006),
 *Numerical Optimization*, ch. 10, 17.3; Seber, Wild (1989), *Nonlinear Regression*, ch. 2, 5.
@@ -39,11 +40,12 @@ from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, Time
+from .gauss_newton import Rows, sizes_of, with_free_states, without_free_states
 from .links import FlowLinks, MapLinks, Node, Reached
 from .recording import Links, NONE
 
 # Weights of the gaps, in units of the ratio of a measurement to its deviation.
-WEIGHTS = (0.1, 1.0, 10.0, 100.0, *([1e3] * 8))
+WEIGHTS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e3, *([1e4] * 3), *([1e5] * 3))
 # A step that is to lower the residuals by this part, or in an exact fit by this part of the data's size, is the last one; and of
 # the stages of small weights.
 EXACT, FINEST, ROUGH = 1e-6, 1e-11, 1e-2
@@ -151,7 +153,7 @@ class FitProblem(eqx.Module):
             # The start has a tangent, perhaps of zero, so that JAX derives the loops of a link once, and not for each start anew.
             nothing = 0 * jnp.sum(free.theta)
             first = eqx.tree_at(lambda node: (node.t, node.z), first, (first.t + nothing, first.z + nothing))
-            given = nodes * self.scales
+            given = nodes * self.scales[: nodes.shape[1]]
             begin = division and Node(given[:, 0], given[:, 1:], division.mode, division.way)
 
             def follow(node, each):
@@ -254,14 +256,13 @@ def by_record(fn: Callable) -> Callable:
 
 
 class Solved(eqx.Module):
-    """The end of a fit. **Attributes:** `free`, `chain`, `residuals`: there. `covariance`: of `theta`, in its units of 1.
+    """The end of a fit. **Attributes:** `free`, `chain`: there. `covariance`: of `theta`, in its units of 1.
     `rank`: the number of combinations of unknowns that are determined. `projector`: onto the combinations of `theta` that are
     not determined. `cost`: $|r|^2$. `start_covariance`: of the numbers of the start. `iterations`: evaluations. `at_bound`:
     which of `theta` are at a bound."""
 
     free: Free
     chain: Chain
-    residuals: Float[Array, " rows"]
     covariance: Float[Array, "n n"]
     projector: Float[Array, "unknowns unknowns"]
     start_covariance: Float[Array, "m m"]
@@ -273,58 +274,41 @@ class Solved(eqx.Module):
 
 
 class Evaluated(eqx.Module):
-    """The rows at a point of all unknowns, with their Jacobians: `jacobian` of the residuals `r`, `constraints` of the gaps."""
+    """The residuals `r` at a point of all unknowns; `rows`: these and the gaps, with their derivatives."""
 
     r: Float[Array, " rows"]
-    jacobian: Float[Array, "rows unknowns"]
-    constraints: Float[Array, "gaps unknowns"]
+    rows: Rows
     chain: Chain
 
 
 def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
-    """Residuals, gaps and Jacobians, by one pass through all links. **Arguments:** `reverse`: by reverse mode, static."""
-
-    def rows(free):
-        chain = problem.chain(free)
-        r = problem.residuals(free, chain)
-        return (r, chain.gaps), (r, chain)
-
-    if reverse:
-        flat, unravel = ravel_pytree(free)
-        (jacobian, constraints), (r, chain) = jax.jacrev(lambda u: rows(unravel(u)), has_aux=True)(flat)
-        return Evaluated(r, jacobian, constraints, chain)
-    # No link depends on the start of another record, or on another node: one tangent serves a number of all starts, or nodes.
-    (n, (records, s)), nodes = (free.theta.size, free.start.shape), free.nodes.shape[1]
-    size = free.nodes.shape[2] if nodes else 0
+    """Residuals, gaps and derivatives, by one pass through all links. **Arguments:** `reverse`: by reverse mode, static."""
+    n, (records, s), (nodes, size) = free.theta.size, free.start.shape, free.nodes.shape[1:]
 
     def shifted(v):
-        theta, start, node = jnp.split(v, [n, n + s])
-        return rows(Free(free.theta + theta, free.start + start, free.nodes + node if nodes else free.nodes))
+        # No link depends on the start of another record, or on another node: one shift serves a number of all starts, or nodes.
+        start, node, theta = jnp.split(v, [s, s + size])
+        moved = Free(free.theta + theta, free.start + start, free.nodes + node)
+        chain = problem.chain(moved)
+        r = problem.residuals(moved, chain)
+        return (r, chain.gaps), (r, chain)
 
-    none = jnp.zeros(n + s + size, free.theta.dtype)
-    (r, gaps), (by, by_gaps), (_, chain) = with_columns(shifted, none)
-
-    def spread(by, record, link):
-        """The columns of all unknowns. **Arguments:** `record`, `link`: those of each row, static."""
-        of_record = record[:, None] == np.arange(records)
-        of_node = np.repeat(of_record, nodes, axis=1) & (link[:, None] == np.tile(np.arange(1, nodes + 1), records))
-        place = lambda own, by: jnp.where(own[..., None], by[:, None], 0)
-        put = lambda own, by: jnp.reshape(place(own, by), (len(by), own.shape[1] * by.shape[1]))
-        return jnp.column_stack([by[:, :n], put(of_record, by[:, n : n + s]), put(of_node, by[:, n + s :])])
-
-    *shape, quantities = problem.links.sample_values.shape
-    places = [np.indices((*shape[:2], many)).reshape(3, -1) for many in (quantities, shape[2] * quantities)]
-    prior = np.full((3, len(r) - sum(each.shape[1] for each in places)), -1)
-    jacobian = spread(by, *np.concatenate([*places, prior], axis=1)[:2])
-    # At the end of a link the gap has the next node too, of which the tangent is taken off.
-    each = len(gaps) // records
-    link = np.tile(np.append(np.repeat(np.arange(nodes), size), np.zeros(each - nodes * size, int)), records)
-    record, place = np.repeat(np.arange(records), each), np.tile(np.arange(each) < nodes * size, records)
-    ends = jnp.eye(max(size, 1), dtype=by_gaps.dtype)[np.arange(each) % max(size, 1)][:, :size]
-    by_gaps = by_gaps.at[:, n + s :].add(jnp.where(place[:, None], jnp.tile(ends, (records, 1)), 0))
-    constraints = spread(by_gaps, record, link)
-    constraints = constraints.at[np.flatnonzero(place), n + records * s + np.arange(place.sum())].add(-1)
-    return Evaluated(r, jacobian, constraints, chain)
+    none = jnp.zeros(s + size + n, free.theta.dtype)
+    if reverse:
+        (by, by_gaps), (r, chain) = jax.jacrev(shifted, has_aux=True)(none)
+    else:
+        _, (by, by_gaps), (r, chain) = with_columns(shifted, none)
+    (_, many, samples), quantities = problem.links.times.shape, problem.links.values.shape[-1]
+    of_links = lambda rows: jnp.reshape(rows, (records, many, -1, rows.shape[-1]))
+    counts = records * many * quantities * np.array([1, 1 + samples])
+    ends, between, others = jnp.split(jnp.column_stack([by, r]), counts)
+    gaps = jnp.reshape(jnp.column_stack([by_gaps, chain.gaps]), (records, -1, none.size + 1))
+    gaps, closing = jnp.split(gaps, [nodes * size], axis=1)
+    gaps = jnp.reshape(gaps, (records, nodes, size, none.size + 1))
+    # Without the derivative by the next node.
+    gaps = gaps.at[..., s : s + size].add(jnp.eye(size, dtype=gaps.dtype))
+    links = jnp.concatenate([of_links(ends), of_links(between)], axis=2)
+    return Evaluated(r, Rows(links, gaps, closing, others[:, s + size :]), chain)
 
 
 class _Search(NamedTuple):
@@ -373,17 +357,17 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     weights = problem.change() * jnp.array(WEIGHTS if stages > 1 else (1.0,), flat.dtype)
     last = lambda search: (stages == 1) | (search.stage >= WEIGHTS.index(1e3))
 
-    def rows(at: Evaluated, dual, stage):
+    def cost_of(at: Evaluated, dual, stage):
         weight = weights[jnp.minimum(stage, stages - 1)]
-        return jnp.append(at.r, weight * at.chain.gaps + dual / weight), weight
+        return jnp.sum(at.r**2) + jnp.sum((weight * at.chain.gaps + dual / weight) ** 2)
 
     def step(search: _Search) -> _Search:
         new, one = evaluate(search.trial, search.divided), jnp.ones((), flat.dtype)
-        cost, other = (jnp.sum(rows(at, search.dual, search.stage)[0] ** 2) for at in (search.at, new))
+        cost, other = (cost_of(at, search.dual, search.stage) for at in (search.at, new))
         fall, first = cost - other, search.steps == rolls
         # Below the errors of the flow nothing tells.
         rounding = 2 * jnp.sqrt(cost) * finest
-        finite = jnp.isfinite(other) & jnp.all(jnp.isfinite(new.jacobian)) & jnp.all(jnp.isfinite(new.constraints))
+        finite = jnp.isfinite(other) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(each)) for each in new.rows]))
         good = RESULTS.successful
         worse = (search.at.chain.result == good) & (new.chain.result != good)
         better = first | (finite & ~worse & (fall > -rounding))
@@ -408,13 +392,18 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         shut = last(search) & (jnp.max(jnp.abs(at.chain.gaps), initial=0) <= max(SHUT, 50 * eps))
         stage = jnp.where(ends, jnp.where(shut | (lost & last(search)), stages, search.stage + 1), search.stage)
 
-        b, weight = rows(at, dual, stage)
-        a = jnp.concatenate([at.jacobian, weight * at.constraints])
-        sizes = jnp.sqrt(jnp.sum(a**2, axis=0))
-        sizes = jnp.maximum(sizes, eps * jnp.max(sizes))
-        q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes)]))
-        change = -jax.scipy.linalg.solve_triangular(upper, b @ q[: len(b)])
-        expected = jnp.sum((a @ change) ** 2) + 2 * damping * jnp.sum((sizes * change) ** 2)
+        weight = weights[jnp.minimum(stage, stages - 1)]
+        weighted = at.rows.weighted(weight, dual)
+        sizes = sizes_of(weighted, weight)
+        left = without_free_states(weighted, weight, jnp.sqrt(damping) * sizes.nodes)
+        a, b = jnp.concatenate([left.matrix, left.closing]), jnp.append(left.values, left.gaps)
+        q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
+        seen = b @ q[: len(b)]
+        change = with_free_states(weighted, left, -jax.scipy.linalg.solve_triangular(upper, seen))
+        # By the sums of squares that the transformations take out of the rows.
+        damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
+        expected = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
+        change, _ = ravel_pytree(Free(*change))
         tried = jnp.where(ends, 0, search.tried + 1)
         steps = search.steps + 1
         after = _Search(u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried)
@@ -432,7 +421,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))
     at, free = found.at, unravel(found.u)
     at_bound = jnp.zeros(free.theta.size, bool)
-    solved = _judged(problem, free, at.chain, at.r, at.jacobian, at.constraints, found.steps, at_bound)
+    solved = _judged(problem, free, at, found.steps, at_bound)
     return dataclasses.replace(solved, free=_at_optimum(whole, solved.free, found.dual))
 
 
@@ -473,9 +462,11 @@ def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
 
     def evaluate(u, carry):
         at = evaluated(problem, unravel(u), False)
-        r, jacobian, chain = at.r, at.jacobian, at.chain
-        hessian = jacobian.T @ jacobian
-        return Sample((r @ r)[None] / 2, (r @ jacobian)[None], hessian[None], (r, jacobian, chain), chain.result)
+        left = without_free_states(at.rows, jnp.ones((), u.dtype), u[:0])
+        jacobian = left.matrix
+        return Sample(
+            (at.r @ at.r)[None] / 2, (left.values @ jacobian)[None], (jacobian.T @ jacobian)[None], at, at.chain.result
+        )
 
     program = NonlinearProgram(evaluate, lower, upper, 0, 0)
     blank = jax.tree.map(
@@ -484,25 +475,30 @@ def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
     start = program.inside(flat)
     method = InteriorPoint(second_order=True, max_iterations=max_steps)
     found = minimize(program, method, start, start, blank)
-    r, jacobian, chain = found.sample.carry
     free, active = unravel(found.point.u), found.active
     at_bound = (active.low | active.high)[: free.theta.size]
-    kept = jnp.where(jnp.append(at_bound, jnp.zeros(flat.size - at_bound.size, bool)), 0, jacobian)
-    empty = jnp.zeros((0, flat.size), flat.dtype)
-    solved = _judged(problem, free, chain, r, kept, empty, found.iterations, at_bound)
+    solved = _judged(problem, free, found.sample.carry, found.iterations, at_bound)
     good = solved.result == RESULTS.successful
     return dataclasses.replace(solved, result=choose(good, found.result, solved.result))
 
 
-def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, at_bound) -> Solved:
-    n, s, eps = free.theta.size, free.start.size, float(jnp.finfo(r.dtype).eps)
-    rows = constraints.shape[0]
-    basis, closing = jnp.eye(jacobian.shape[1], dtype=r.dtype), jnp.zeros(jacobian.shape[1], r.dtype)
-    if rows:
+def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> Solved:
+    n, s, eps, chain, r = free.theta.size, free.start.size, float(jnp.finfo(at.r.dtype).eps), at.chain, at.r
+    signal = problem.signal()
+    # With so large a weight the gaps between links do not change; what is left of them is rounding, which chaos would enlarge.
+    weight = signal / eps**0.375
+    weighted = at.rows.weighted(weight, -(weight**2) * chain.gaps)
+    left = without_free_states(weighted, weight, 0 * free.nodes)
+    fixed = jnp.append(at_bound, jnp.zeros(s, bool))
+    jacobian, constraints = jnp.where(fixed, 0, left.matrix), left.closing / weight
+    basis, closing = jnp.eye(n + s, dtype=r.dtype), jnp.zeros(n + s, r.dtype)
+    if len(constraints):
         # Of an orbit that is one of a family the constraints are not independent: those that hold by the others are left out.
-        left, sizes, right = jnp.linalg.svd(constraints, full_matrices=True)
+        u, sizes, right = jnp.linalg.svd(constraints, full_matrices=True)
         kept = sizes > max(1e-9, 100 * eps) * sizes[0]
-        steps_back = jnp.where(kept, (left.T @ chain.gaps)[: sizes.size] / jnp.where(kept, sizes, 1), 0)
+        steps_back = jnp.where(
+            kept, (u.T @ at.rows.closing[..., -1].ravel())[: sizes.size] / jnp.where(kept, sizes, 1), 0
+        )
         closing = -right[: sizes.size].T @ steps_back
         kept = jnp.append(kept, jnp.zeros(basis.shape[0] - sizes.size, bool))
         basis = jnp.where(kept[:, None], 0, right).T
@@ -510,7 +506,8 @@ def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, 
     # Rows of `right` that the basis does not have are of zero size, and no direction of the unknowns.
     directions = basis @ right.T
     real = jnp.sum(directions**2, axis=0) > 0.5
-    least = float(np.sqrt(np.finfo(r.dtype).eps)) * sizes[0]
+    # In a chaotic record the largest is larger than the data by as much as it has grown.
+    least = eps**0.5 * jnp.minimum(sizes[0], len(r) ** 0.5 * signal)
     determined = sizes > least
     inverse = jnp.where(determined, 1 / jnp.where(determined, sizes, 1), 0)
     root = directions * inverse
@@ -518,34 +515,24 @@ def _judged(problem, free: Free, chain: Chain, r, jacobian, constraints, steps, 
     missing = basis - jnp.where(determined, directions, 0) @ (directions.T @ basis)
     loose = missing @ missing.T
     loose = jnp.where(jnp.abs(loose) > 1e-6, loose, 0)
-    fixed = jnp.append(at_bound, jnp.zeros(jacobian.shape[1] - n, bool))
     loose = jnp.where(fixed[:, None] | fixed[None], 0, loose)
     # The last step, of which residuals and gaps are known to first order: where the search ends, its trust region is as small as
     # the rounding of the sum of squares, and not the error of the unknowns.
-    flat, unravel = ravel_pytree(free)
-    removed = jnp.where(determined & real, u.T @ r, 0)
+    removed = jnp.where(determined & real, u.T @ left.values, 0)
     size = jnp.sqrt(jnp.mean(r**2))
-    settled = jnp.max(jnp.abs(removed), initial=0) <= SETTLED * size + max(TINY, 50 * eps) * problem.signal()
+    settled = jnp.max(jnp.abs(removed), initial=0) <= SETTLED * size + max(TINY, 50 * eps) * signal
     closed = jnp.max(jnp.abs(chain.gaps), initial=0) <= max(CLOSED, 1e3 * eps)
-    last = closing - root @ jnp.where(real, u.T @ (r + jacobian @ closing), 0)
+    last = closing - root @ jnp.where(real, u.T @ (left.values + jacobian @ closing), 0)
     good = chain.result == RESULTS.successful
     result = choose(good & ~(settled & closed), RESULTS.optimum_not_found, chain.result)
     result = choose(good & ~jnp.all(jnp.isfinite(r)), RESULTS.nonfinite, result)
-    unknown = jnp.any(jnp.abs(loose[: n + s, : n + s]) > 0)
     small = settled & closed & good
-    free, r = unravel(flat + jnp.where(small, last, 0)), r + jnp.where(small, jacobian @ last, 0)
-    result = choose((result == RESULTS.successful) & unknown, RESULTS.undetermined, result)
+    change = with_free_states(weighted, left, last)
+    cost = jnp.where(small, jnp.sum((left.values + jacobian @ last) ** 2), r @ r)
+    free = Free(*(a + jnp.where(small, b, 0) for a, b in zip(free, change, strict=True)))
+    result = choose((result == RESULTS.successful) & jnp.any(jnp.abs(loose) > 0), RESULTS.undetermined, result)
     covariance = root @ root.T
     return Solved(
-        free,
-        chain,
-        r,
-        covariance[:n, :n],
-        loose[: n + s, : n + s],
-        covariance[n : n + s, n : n + s],
-        r @ r,
-        jnp.sum(determined & real),
-        steps,
-        at_bound,
-        result,
-    )
+        free, chain, covariance[:n, :n], loose, covariance[n:, n:], cost, jnp.sum(determined & real), steps,
+        at_bound, result,
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+r"""The linear least squares of an iteration of a fit, which grow with the length of a record as the record does.
+
+Of a record with links $k = 0 \ldots m$ the unknowns are the parameters $\theta$, the numbers of the start $s = u_0$, and the free
+states $u_1 \ldots u_m$ where links begin. The residuals of a link depend on $\theta$ and its own $u_k$ alone, and so does its end
+$e_k$, which the gap $c_k = e_k(\theta, u_k) - u_{k+1}$ compares with the next state:
+
+$$\min_{\delta}\ \sum_k |r_k + \partial_\theta r_k\,\delta\theta + \partial_u r_k\,\delta u_k|^2
++ w^2 |c_k + \partial_\theta e_k\,\delta\theta + \partial_u e_k\,\delta u_k - \delta u_{k+1}|^2.$$
+
+From the last link to the first, orthogonal transformations of the rows that contain $u_{k+1}$ leave rows without it, as many as
+$u_k$ and $\theta$ have numbers: the information of all later data on these. What remains are rows in $\theta$ and $s$. With a
+large weight $w$ the gaps are closed, and the remaining rows are those of the fit itself.
+
+Source: Paige, Saunders (1977), *Least squares estimation of discrete linear dynamic systems using orthogonal transformations*,
+SIAM J. Numer. Anal. 14, 180-193.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._system.types import Scalar
+
+
+class Rows(NamedTuple):
+    """Linear functions of the unknowns. In the last axis are derivatives by the numbers of the start, by the state where a link
+    begins, and by the parameters, and the value. **Attributes:** `links`: the residuals; `gaps`: between links, without their
+    derivative by the next state, which is -1; `closing`: of a closed orbit; `others`: of the prior, by the parameters alone."""
+
+    links: Float[Array, "records links rows columns"]
+    gaps: Float[Array, "records nodes coordinates columns"]
+    closing: Float[Array, "records n columns"]
+    others: Float[Array, "others columns"]
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """How many numbers a start has, a free state, and the parameters."""
+        (*_, size, columns), n = self.gaps.shape, self.others.shape[1] - 1
+        return columns - 1 - n - size, size, n
+
+    def weighted(self, weight: Scalar, dual: Float[Array, " gaps"]) -> "Rows":
+        """The gaps times their weight, plus the dual over it."""
+        per_record = jnp.reshape(dual / weight, (len(self.links), -1))
+        split = np.prod(self.gaps.shape[1:3])
+        moved = lambda rows, by: (weight * rows).at[..., -1].add(jnp.reshape(by, rows.shape[:-1]))
+        return self._replace(
+            gaps=moved(self.gaps, per_record[:, :split]), closing=moved(self.closing, per_record[:, split:])
+        )
+
+
+class Change(NamedTuple):
+    """A change of the unknowns, or a number for each of them."""
+
+    theta: Float[Array, " n"]
+    start: Float[Array, "records numbers"]
+    nodes: Float[Array, "records nodes coordinates"]
+
+    @property
+    def first(self) -> Float[Array, " numbers"]:
+        """Of the parameters and the starts."""
+        return jnp.append(self.theta, self.start)
+
+
+def sizes_of(rows: Rows, weight: Scalar) -> Change:
+    """The norms of the columns of all unknowns, none far below the largest. **Arguments:** `rows`: weighted."""
+    s, size, n = rows.numbers
+    square = lambda each, axes: jnp.sum(each**2, axis=axes)
+    theta = jnp.sum(jnp.stack([square(each[..., -1 - n : -1], tuple(range(each.ndim - 1))) for each in rows]), axis=0)
+    start = square(rows.links[..., :s], (1, 2)) + square(rows.gaps[..., :s], (1, 2)) + square(rows.closing[..., :s], 1)
+    own = lambda each: square(each[:, 1:, :, s : s + size], 2)
+    nodes = own(rows.links[:, : rows.gaps.shape[1] + 1]).at[:, :-1].add(own(rows.gaps)) + weight**2
+    found = Change(*map(jnp.sqrt, (theta, start, nodes)))
+    least = jnp.finfo(theta.dtype).eps * jnp.max(jnp.append(found.first, found.nodes))
+    return Change(*(jnp.maximum(each, least) for each in found))
+
+
+class Reduced(NamedTuple):
+    """The rows that are left when the free states are eliminated. **Attributes:** `matrix`, `values`: in the parameters and all
+    starts; `closing`, `gaps`: those of a closed orbit; `solved`: for each free state its triangular matrix, and what
+    it is a function of: the unknowns of the link before, the parameters, and a value."""
+
+    matrix: Float[Array, "rows unknowns"]
+    values: Float[Array, " rows"]
+    closing: Float[Array, "n unknowns"]
+    gaps: Float[Array, " n"]
+    solved: Float[Array, "records nodes coordinates columns"]
+
+
+def without_free_states(rows: Rows, weight: Scalar, damping: Float[Array, "records nodes coordinates"]) -> Reduced:
+    """The elimination of the free states. **Arguments:** `rows`: weighted by `weight`. `damping`: further rows, diagonal."""
+    (s, size, n), records, columns = rows.numbers, len(rows.links), rows.links.shape[-1]
+
+    def one(links, gaps, damping):
+        def eliminate(later, each):
+            of_link, of_gap, damping = each
+            every = jnp.concatenate([later, of_link])
+            blank = jnp.zeros((len(every), s + size), every.dtype)
+            matrix = jnp.concatenate([
+                jnp.column_stack([-weight * jnp.eye(size, dtype=every.dtype), of_gap]),
+                jnp.column_stack([every[:, s : s + size], blank, every[:, s + size :]]),
+                jnp.column_stack([jnp.diag(damping), jnp.zeros((size, columns), every.dtype)]),
+            ])  # fmt: skip
+            upper = jnp.linalg.qr(matrix, mode="r")
+            return upper[size:, size:], upper[:size]
+
+        nothing = jnp.zeros((columns, columns), links.dtype)
+        later, solved = jax.lax.scan(eliminate, nothing, (links[1:], gaps, damping), reverse=True)
+        return jnp.concatenate([later, links[0]]), solved
+
+    left, solved = (
+        jnp.reshape(rows.links, (records, -1, columns)),
+        jnp.zeros((records, 0, size, size + columns), rows.links.dtype),
+    )
+    if rows.gaps.shape[1]:
+        left, solved = jax.vmap(one)(rows.links, rows.gaps, damping)
+
+    def spread(rows):
+        """By the parameters, and by the starts of all records."""
+        own = rows[..., None, :s] * jnp.eye(records, dtype=rows.dtype)[:, None, :, None]
+        flat = jnp.reshape(rows, (-1, columns))
+        return jnp.column_stack([flat[:, -1 - n : -1], jnp.reshape(own, (len(flat), records * s))]), flat[:, -1]
+
+    matrix, values = spread(left)
+    others = jnp.pad(rows.others[:, :-1], ((0, 0), (0, records * s)))
+    return Reduced(
+        jnp.concatenate([matrix, others]), jnp.append(values, rows.others[:, -1]), *spread(rows.closing), solved
+    )
+
+
+def with_free_states(rows: Rows, after: Reduced, first: Float[Array, " numbers"]) -> Change:
+    """The change of all unknowns from that of the parameters and the starts."""
+    (s, size, n), records = rows.numbers, len(rows.links)
+    theta, start = first[:n], jnp.reshape(first[n:], (records, s))
+
+    def one(start, solved):
+        def onward(own, row):
+            known = jnp.concatenate([own, theta, jnp.ones(1, theta.dtype)])
+            node = -jax.scipy.linalg.solve_triangular(row[:, :size], row[:, size:] @ known)
+            return jnp.append(jnp.zeros(s, theta.dtype), node), node
+
+        return jax.lax.scan(onward, jnp.append(start, jnp.zeros(size, theta.dtype)), solved)[1]
+
+    return Change(theta, start, jax.vmap(one)(start, after.solved))

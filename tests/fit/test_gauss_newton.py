@@ -1,0 +1,82 @@
+"""The least squares of an iteration of a fit: free states eliminated link by link, against all unknowns at once."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from hyjax._testing import Rows, sizes_of, with_free_states, without_free_states
+
+RECORDS, NODES, START, SIZE, N = 2, 4, 1, 3, 2
+WEIGHT = 50.0
+
+
+def made(closed: bool):
+    """Random rows of two records, each of five links with two residuals."""
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: rng.standard_normal(shape)
+    own, columns = START + SIZE, START + SIZE + N + 1
+    links, gaps = draw(RECORDS, NODES + 1, 2, columns), draw(RECORDS, NODES, SIZE, columns)
+    closing = draw(RECORDS, START, columns) if closed else draw(RECORDS, 0, columns)
+    # The first link begins at the start, the others at a free state.
+    for rows in (links, gaps):
+        rows[:, 0, :, START:own], rows[:, 1:, :, :START] = 0, 0
+    closing[..., START:own] = 0
+    return Rows(*map(jnp.asarray, (links, gaps, closing, draw(1, N + 1)))), draw(
+        RECORDS * (NODES * SIZE + closing.shape[1])
+    )
+
+
+def dense(rows, dual):
+    """The same rows in all unknowns, parameters, starts and free states, with their values; the gaps weighted."""
+    every, first, free = [], N, N + RECORDS * START
+    blank = np.zeros(free + RECORDS * NODES * SIZE + 1)
+    for record, duals in enumerate(dual.reshape(RECORDS, -1)):
+        more = iter(duals)
+        places = [slice(first + record * START, first + (record + 1) * START)]
+        places += [
+            slice(free + (record * NODES + k) * SIZE, free + (record * NODES + k + 1) * SIZE) for k in range(NODES)
+        ]
+        for kind, each in (("link", rows.links), ("gap", rows.gaps), ("closing", rows.closing[:, None])):
+            for k in range(NODES + 1):
+                for i in range(each.shape[2] if k < each.shape[1] else 0):
+                    row, given = blank.copy(), np.asarray(each[record, k, i])
+                    row[:N], row[-1] = given[-1 - N : -1], given[-1]
+                    row[places[k]] = given[START : START + SIZE] if k else given[:START]
+                    if kind == "gap":
+                        row[places[k + 1].start + i] -= 1
+                    if kind != "link":
+                        row *= WEIGHT
+                        row[-1] += next(more) / WEIGHT
+                    every.append(row)
+    for given in np.asarray(rows.others):
+        row = blank.copy()
+        row[:N], row[-1] = given[:-1], given[-1]
+        every.append(row)
+    matrix = np.array(every)
+    return matrix[:, :-1], matrix[:, -1]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+def test_elimination_of_free_states(closed, damping):
+    rows, dual = made(closed)
+    weighted = rows.weighted(jnp.array(WEIGHT), jnp.asarray(dual))
+    matrix, values = dense(rows, dual)
+    sizes = sizes_of(weighted, jnp.array(WEIGHT))
+    flat = np.concatenate([np.ravel(each) for each in sizes])
+    assert_allclose(flat, np.linalg.norm(matrix, axis=0), rtol=1e-13)
+    all_at_once = np.linalg.lstsq(
+        np.vstack([matrix, damping * np.diag(flat)]), -np.append(values, np.zeros(flat.size)), rcond=None
+    )[0]
+    left = without_free_states(weighted, jnp.array(WEIGHT), damping * sizes.nodes)
+    a = np.vstack([left.matrix, left.closing, damping * np.diag(sizes.first)])
+    b = np.concatenate([left.values, left.gaps, np.zeros(sizes.first.size)])
+    first = np.linalg.lstsq(a, -b, rcond=None)[0]
+    change = with_free_states(weighted, left, jnp.asarray(first))
+    # The condition of the matrix is below a thousand.
+    assert_allclose(np.concatenate([np.ravel(each) for each in change]), all_at_once, rtol=1e-11, atol=1e-12)
+    # What is left of the sum of squares is the same, as the rows are transformed and not squared.
+    least = np.sum((a @ first + b) ** 2)
+    whole = np.sum((matrix @ all_at_once + values) ** 2) + np.sum((damping * flat * all_at_once) ** 2)
+    assert_allclose(least, whole, rtol=1e-11)
