@@ -28,8 +28,8 @@ from .unfolding import Balance, Equation, Unfolding
 CurveStates = tuple[Curve, Array, Array, Array]
 # The number of attempted steps between two messages of progress.
 SLICE = 10
-# Multipliers this near to 1 count as 1: a double one is known to the root of rounding.
-NEAR_ONE = 1e-6
+# Multipliers nearer to 1 than this power of the dtype's resolution count as 1: a double one is known to the root of rounding.
+NEAR_ONE = 0.4
 
 
 @overload
@@ -127,7 +127,8 @@ def _of_family(orbit: PeriodicOrbit | Equilibrium) -> PeriodicOrbit:
         and not orbit.period.ndim
         and len(orbit.return_jacobian)
     ):
-        ones = int(np.sum(np.abs(orbit.multipliers - 1) < NEAR_ONE)) + in_family
+        near = float(jnp.finfo(orbit.x.dtype).eps) ** NEAR_ONE
+        ones = int(np.sum(np.abs(orbit.multipliers - 1) < near)) + in_family
     if not isinstance(orbit, PeriodicOrbit) or ones != 1:
         raise ValueError(
             "continuation: without where=, such as lambda params: params.slope, the family of an orbit with one multiplier 1 is "
@@ -135,7 +136,7 @@ def _of_family(orbit: PeriodicOrbit | Equilibrium) -> PeriodicOrbit:
         )
     system, params = (orbit.system, orbit.params.params) if in_family else (of_own_params(orbit.system), orbit.params)
     jump = jax.jacfwd(lambda y: Problem(orbit.system, orbit.sequence, 1).closing_jump(y, orbit.params))(orbit.before[0])
-    left, _, right = np.linalg.svd(orbit.return_jacobian - np.eye(orbit.x.size))
+    left, _, right = np.linalg.svd(orbit.return_jacobian - jnp.eye(orbit.x.size, dtype=orbit.x.dtype))
     along, push = right[-1] * np.sign(right[-1][np.argmax(np.abs(right[-1]))]) @ jump, left[:, -1] @ jump
     family = Family(params, jnp.zeros_like(orbit.period), orbit.before[0], along, push / jnp.linalg.norm(push))
     return dataclasses.replace(orbit, system=system, params=family)

@@ -142,7 +142,7 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
     not_isolated = (
         "The orbit is one of a continuous family: the return map has the multiplier 1 on the section, so Newton's "
-        "equation is singular. Fix the conserved quantity, or move the parameter off the fold."
+        "equation is singular. Fix the conserved quantity, follow the family, or move the parameter off the fold."
     )
     far_from_guess = (
         "Newton's method led to a periodic orbit that is further from the guess than `near` allows. Give a nearer guess, for "

@@ -128,3 +128,18 @@ def test_the_family_of_the_pronk_in_one_run():
     last = int(np.flatnonzero(above == 3)[-1])
     exact = float(GAITS["pronk_multigait_point"]["dx"])
     assert family.x[last + 1, 0] < exact < family.x[last, 0]
+
+
+@pytest.mark.slow
+def test_walks_whose_energy_is_not_known():
+    """The family from the multiplier 1 of one walk: its last has the spectrum of the walk at its energy."""
+    params = biped.Params()
+    orbit = hj.periodic_orbit(biped.step, biped.guess(params), params, throw=False)
+    assert orbit.result == hj.RESULTS.not_isolated
+    family = hj.continuation(orbit, stop=0.02, method=hj.PseudoArclength(step=0.1, max_step=0.5))
+    last = family.orbit(-1)
+    same = hj.periodic_orbit(biped.step, last.x, params, conserved=biped.energy)
+    assert_allclose(last.x, same.x, atol=1e-13)
+    # Simple multipliers, to rounding times their condition.
+    assert_allclose(last.multipliers[:3], same.multipliers[:3], atol=1e-11)
+    assert_allclose(family.multipliers[-1, :3], same.multipliers[:3], atol=1e-11)
