@@ -272,7 +272,7 @@ def _crossing(unfolding: Unfolding, a: Place, b: Place, accept: Array, rank: int
     left, _, right = np.linalg.svd(matrix(a) + matrix(b))
     columns, rows, ones = left[:, -rank:], right[-rank:], np.eye(len(left) + rank)[:, -rank:]
     bordered = lambda place: np.block([[matrix(place), columns], [rows, np.zeros((rank, rank))]])
-    g = lambda place: np.linalg.solve(bordered(place), ones)[-rank:]
+    g = lambda place: np.linalg.lstsq(bordered(place), ones, rcond=None)[0][-rank:]
     unit = np.linalg.pinv(g(b) - g(a))
     value = lambda place: np.trace(unit @ g(place)) / rank
     v, share = a.v, -value(a)
