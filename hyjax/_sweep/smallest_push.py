@@ -358,9 +358,9 @@ def _least(starts: list[tuple[Any, Pushed]], border: Border, free: bool) -> tupl
     """`(v, force, strides, pushed)`, the smallest of the pushes that Newton's method finds from the first of the starts, or
     `None`."""
     solved: list[Any] = [
-        (*minimum, pushed)
+        (*minimum[:3], pushed)
         for (_, outside), pushed in starts[:STARTS]
-        if (minimum := _minimum(pushed, border, outside, free)) is not None
+        if (minimum := _minimum(pushed, border, outside, free)) is not None and minimum[3]
     ]
     return min(solved, key=lambda each: np.linalg.norm(each[0][:-1]), default=None)
 
@@ -415,13 +415,15 @@ def border_of(edge: PeriodicOrbit) -> Border:
 
 
 def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
-    """`(v, force, strides)` of the smallest push near a start on the border; `None` where Newton's method does not find it.
+    """`(v, force, strides, whether all pushes near it on the border are larger)` where the conditions of a smallest push hold,
+    near a start on the border; `None` where Newton's method does not find that.
 
     **Arguments:** `free`: whether the instant is."""
     apart = float(jnp.max(jnp.abs(pushed.basin.nodes[0] - border.x)))
     at = lambda v, k: [np.asarray(each)[0] for each in _conditions(pushed, border, jnp.asarray(v)[None], jnp.array(k))]
     away = lambda x: float(np.max(np.abs(x - np.asarray(border.x))))
     first, found, nearest, force = 0, None, np.inf, None
+    limits = float(pushed.begin), float(pushed.end)
     while not away(at(v, first)[3]) <= NEAR * apart:
         first += 1
         if first == LONGEST:
@@ -433,7 +435,7 @@ def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
             if not np.isfinite(value):
                 return found
             force = -(v[:-1] @ slope[:-1]) / (slope[:-1] @ slope[:-1]) if force is None else force
-            new, force = _newton(v, force, value, slope, curvature, free, (float(pushed.begin), float(pushed.end)))
+            new, force = _newton(v, force, value, slope, curvature, free, limits)
             moved, v = np.max(np.abs(new - v)), new
             if moved <= 1e-14 * max(apart, np.max(np.abs(v))):
                 break
@@ -442,7 +444,12 @@ def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
         # Beyond, rounding that grows along the unstable direction is more than what is left of the way.
         if away(x) > 2 * nearest and nearest < SETTLED * apart:
             return found
-        found, nearest = (v, force, k), min(nearest, away(x))
+        # Along the border the second derivatives are not negative.
+        n = len(v) - 1 + (free and limits[0] < v[-1] < limits[1])
+        along = np.linalg.svd(slope[None, :n])[2][1:]
+        second = (force * curvature + np.diag(np.append(np.ones(len(v) - 1), 0.0)))[:n, :n]
+        least = np.all(np.linalg.eigvalsh(along @ second @ along.T) >= -1e-6 * np.max(np.abs(second)))
+        found, nearest = (v, force, k, bool(least)), min(nearest, away(x))
         if k > first and np.max(np.abs(v - old)) <= 1e-15 * max(apart, np.max(np.abs(v))):
             return found
     return found

@@ -147,3 +147,12 @@ def test_pushes_over_a_parameter_at_any_instant():
     found = of_one().sweep(where=lambda p: p["a"], values=curvatures)
     assert_allclose(found["size"], np.sqrt(4 * curvatures - 1) / (2 * curvatures), rtol=1e-12)
     assert np.all(found.result == 0) and np.all(found.certified == 1e-12)
+
+
+@pytest.mark.slow
+def test_a_push_that_is_not_the_smallest_near_it_is_not_followed():
+    """Below a = 1 / 2 the point of the border nearest to 0 is (1, 0), which is the farthest near it above."""
+    rest, edge = orbits(0.3, 0.0)
+    least = hj.smallest_push(rest, directions=("x0", "x1"), edge=edge, instants=(0.5,), largest=2.0)
+    found = least.sweep(where=lambda p: p["a"], values=[2.0, 0.4], phases=[0.3, 0.8])
+    assert_allclose(found["size"], np.broadcast_to([[np.sqrt(7) / 4], [1]], (2, 2)), rtol=1e-12)
