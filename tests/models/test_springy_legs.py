@@ -109,25 +109,63 @@ def test_orbit_spectrum_and_derivative_by_energy(model, name, passes):
     assert_allclose(by_period, float(record["by_energy"]["T"]), rtol=1e-11)
 
 
+@pytest.fixture(scope="module")
+def pronks():
+    """The family of #267, beyond the gait at which the legs leave step."""
+    orbit = hj.periodic_orbit(
+        quadruped.step, start(quadruped, "PK_20_2 #267"), quadruped.Params(), conserved=quadruped.energy
+    )
+    return hj.continuation(orbit, stop=10.0, method=hj.PseudoArclength(step=0.1, max_step=0.6))
+
+
 @pytest.mark.slow
-def test_the_family_of_the_pronk_in_one_run():
-    """Four legs that land together within rounding, in whatever order: from #267 beyond the gait where the legs' multipliers are
-    1, all three at once."""
-    x, params = start(quadruped, "PK_20_2 #267"), quadruped.Params()
-    orbit = hj.periodic_orbit(quadruped.step, x, params, conserved=quadruped.energy)
-    family = hj.continuation(orbit, stop=10.5)
-    assert family.result == hj.RESULTS.successful
+def test_the_family_of_the_pronk_in_one_run(pronks):
+    """Four legs that land together within rounding, in whatever order."""
+    assert pronks.result == hj.RESULTS.successful
     # All legs as one, along the family.
-    assert_allclose(family.x[:, 5:9], 0, atol=1e-11)
-    assert_allclose(family.x[:, 9:13], family.x[:, 9:10].repeat(4, axis=1), rtol=1e-11)
-    energies = [quadruped.energy(0.0, jnp.asarray(each), params) for each in family.x]
-    assert_allclose(energies, family.values, rtol=1e-13)
-    # The gait between two points where their number of multipliers above 1 falls from 3 to 0: by the forward speed.
-    above = np.sum((family.multipliers.real > 1) & (np.abs(family.multipliers.imag) < 1e-6), axis=1)
-    assert above[0] == 3 and above[-1] == 0 and set(above.tolist()) == {0, 3}
-    last = int(np.flatnonzero(above == 3)[-1])
-    exact = float(GAITS["pronk_multigait_point"]["dx"])
-    assert family.x[last + 1, 0] < exact < family.x[last, 0]
+    assert_allclose(pronks.x[:, 5:9], 0, atol=1e-11)
+    assert_allclose(pronks.x[:, 9:13], pronks.x[:, 9:10].repeat(4, axis=1), rtol=1e-11)
+    energies = [quadruped.energy(0.0, jnp.asarray(each), quadruped.Params()) for each in pronks.x]
+    assert_allclose(energies, pronks.values, rtol=1e-13)
+
+
+@pytest.mark.slow
+def test_the_gait_at_which_the_legs_leave_step(pronks):
+    """Three multipliers are 1 besides the family's own. By the exchange of the back legs and of the front legs, seven branches
+    leave: the bounds, in which the front legs land first or the back legs; those in which only the back legs land together, or
+    only the front legs, on either side; and those of which no legs land together."""
+    (point,) = pronks.special_points
+    exact, orbit = GAITS["pronk_multigait_point"], point.orbit
+    assert point.kind == "branch-point" and len(point.kernel) == 4
+    found = {"dx": orbit.x[0], "y": orbit.x[1], "dalpha": orbit.x[9], "T": orbit.period}
+    for name, value in found.items():
+        # Rounding of dF, 1e-13, over the change of the three multipliers between two points of the family, a tenth.
+        assert_allclose(value, float(exact[name]), rtol=1e-12, err_msg=name)
+    assert np.sum(np.abs(orbit.multipliers - 1) < 1e-9) == 3
+    # A pair crosses the unit circle at the same gait, and is not explained by it.
+    ((one, other),) = pronks.unresolved
+    assert min(one, other) < point.value < max(one, other)
+    places = lambda i, j: [
+        *range(5),
+        *(5 + 4 * row + {i: j, j: i}.get(leg, leg) for row in range(3) for leg in range(4)),
+    ]
+    exchange = lambda i, j: np.eye(17)[places(i, j)]
+    kept = point.isotropies({"back": exchange(0, 2), "front": exchange(1, 3)})
+    assert len(point.daughters) == 14
+    assert sorted(map(len, kept.values())) == [0, 1, 1, 1, 1, 3, 3]
+    # One that keeps none of the exchanges, one that keeps one and a bound; until the legs of the bound are told apart.
+    for words, k in {len(words): k for k, words in kept.items() if point.daughters[k, -1] < 0}.items():
+        method = hj.PseudoArclength(step=0.05, max_step=0.5, max_points=25 if words == 3 else 6)
+        branch = hj.switch_branch(point, stop=point.value - 3, daughter=k, method=method, throw=False)
+        assert branch.result == hj.RESULTS.max_points_reached
+        together = {
+            name for name, leg in (("back", 5), ("front", 6)) if np.allclose(*branch.x[:, [leg, leg + 2]].T, atol=1e-9)
+        }
+        assert together == {*kept[k]} - {"front * back"}
+        back, front = branch.x[-1, 5:7]
+        assert abs(back - front) > 1e-2 or not words
+        if words == 3:
+            assert branch.orbit(len(branch) - 1).footfalls().name == "bound"
 
 
 @pytest.mark.slow
