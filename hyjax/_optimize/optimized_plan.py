@@ -1,5 +1,6 @@
 """A step with inputs free in time that is optimal: the search, and its result."""
 
+import functools as ft
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from .._system.where import Where
 from ..control.held_inputs import Plan
 from .constraint import all_constraints, Constraint, label_of, limits_of, Objective
 from .interior_point import InteriorPoint, SearchHistory
+from .interval import input_at, points_of
 from .orbit_program import Bounds, unknowns_of
 from .plan_program import LONGEST, MET, OUTSIDE, plan_program, PlanProgram, SHORTEST
 from .stage_search import begin, code_of_search, search, StageSearch
@@ -52,7 +54,8 @@ class OptimizedPlan(Shown):
     fall at the end; `unexpected_transition` where it falls before, or the domain is left; `nonfinite` where the guess has no
     finite values.
 
-    **Methods:** `distances(n)`: from the limits along the arc; `plot()`.
+    **Methods:** `return_jacobian`, whose eigenvalues are the multipliers of the gait; `distances(n)`: from the limits along the
+    arc; `plot()`.
 
     **Example:**
 
@@ -120,6 +123,40 @@ class OptimizedPlan(Shown):
         at = lambda k, s, x, w: program.rows(k, s, x / program.scales.state, v, w / program.scales.input[: w.size])
         rows = jax.vmap(at)(numbers, parts, x, inputs)
         return jnp.where(rows == OUTSIDE, jnp.nan, rows * program.scales.rows)
+
+    @property
+    @eqx.filter_jit
+    def return_jacobian(self) -> Float[Array, "n n"]:
+        """The Jacobian of the step, from the state after its jump to that after the next one, with the inputs as functions of the
+        time since the jump: its eigenvalues are the gait's multipliers. `ValueError` for a batch."""
+        one_of_batch("return_jacobian", self.value, "plans")
+        program, point = self.program, self.point
+        sizes, scale, way = program.sizes, program.scales.state, program.held.ending
+        (x, v, _, _), last = sizes.parts(point.states[0]), sizes.stages - 1
+        input_of = lambda s: input_at(sizes.degree, point.inputs[-1], s)
+
+        def interval(x, each):
+            k, u = each
+            return points_of(ft.partial(program.flow, k), sizes.degree, x, v, u, 0.0, 1.0)[2][: x.size], None
+
+        def end(x):
+            x, _ = jax.lax.scan(interval, x, (jnp.arange(sizes.stages), point.inputs))
+            return x, x
+
+        def at(function, s, x):
+            t, _, params = program._at(last, s, v, input_of(s))
+            return jnp.asarray(function(t, x * scale, params), x.dtype)
+
+        one = jnp.ones((), x.dtype)
+        flown, x = jax.jacfwd(end, has_aux=True)(x)
+        rate = program.flow(last, one, x, v, input_of(one))[: x.size]
+        (fall, slope), (by_time, by_state) = (
+            jax.jacfwd(ft.partial(at, each), (0, 1))(one, x) for each in (way.guard, way.reset)
+        )
+        # Where the state is higher over the guard's surface, the jump is later.
+        later = -slope / (fall + slope @ rate)
+        jacobian = (by_state + jnp.outer(by_time + by_state @ rate, later)) @ flown
+        return jacobian / scale
 
     def plot(self):
         """A figure of coordinates, inputs and distances from limits over time; see `hyjax.plot.plan_figure`."""

@@ -69,6 +69,10 @@ def test_the_plan_is_a_trajectory_of_its_map(cart):
     assert_allclose(after.x, x, atol=1e-9)
     assert_allclose(after.time, cart.plan.duration, rtol=1e-9)
     assert after.jumps == 4
+    # A cart that starts faster by dv arrives earlier by 5 dv, and is spared so much of the last input, -0.3.
+    assert_allclose(cart.return_jacobian, [[0, 0], [0.75, 2.5]], atol=1e-9)
+    sizes = jnp.sort(jnp.abs(jnp.linalg.eigvals(step.jacobian(x, params))))
+    assert_allclose(sizes, [0, 0, 0, 2.5], atol=1e-9)
     assert params.inputs.shape == (4, 2) and step.system.modes["cart"].coordinates == (
         "place", "speed", "clock", "interval",
     )  # fmt: skip
@@ -485,6 +489,9 @@ def test_the_compass_gait_of_least_effort():
     orbit = hj.periodic_orbit(*gait.plan.orbit_guess())
     assert_allclose(orbit.period, gait.plan.duration, rtol=1e-9)
     assert orbit.spectral_radius > 100
+    largest = jnp.max(jnp.abs(jnp.linalg.eigvals(gait.return_jacobian)))
+    # The intervals of the plan meet to 1e-8, which the flow past a foot that nearly grazes enlarges.
+    assert_allclose(largest, orbit.spectral_radius, rtol=1e-5)
     # A push-off chosen once a step stabilizes it.
     feedback = hj.control.stride_feedback(orbit, where=lambda p: p.own.push_off)
     assert jnp.max(jnp.abs(feedback.multipliers)) < 0.6
