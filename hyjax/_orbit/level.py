@@ -146,12 +146,12 @@ def _back_to(reset: Reset, quantity: Quantity, surface, flows: int, t: Time, x: 
     return after + up * (level.conserved - value) / jnp.where(square > 0, square, 1)
 
 
-def off_level(reset: Reset, t: Time, x: State, params: Params) -> Scalar | None:
-    """By how much the quantity after a jump differs from the level before it is moved there, relative to its size; `None` for the
-    reset of an orbit without a level. Along an orbit it is zero, unless the quantity is not conserved."""
+def quantity_of(reset: Reset) -> tuple[Quantity, Quantity] | None:
+    """Of a jump that leads back to a level: the conserved quantity of a state, and that of the state after the jump before it is
+    moved to the level, functions of time, state and `Level`. `None` for another jump."""
     reset, member = reset_of_member(reset)
     if not (isinstance(reset, eqx.Partial) and reset.func is _back_to):
         return None
     plain, quantity, *_ = reset.args
-    value = quantity(t, plain(t, x, params, *member), params.params)
-    return jnp.abs(value - params.conserved) / (1 + jnp.abs(params.conserved))
+    here = lambda t, x, level: quantity(t, x, level.params)
+    return here, lambda t, x, level: here(t, plain(t, x, level, *member), level)

@@ -45,9 +45,9 @@ def periodic_orbit(
 
     With a quantity that is `conserved` the orbit's `params` are a `Level`, with the attributes `params`, `conserved` and those of
     `params`: the value is a parameter as others are, of `continuation`, `sweep` and gradients. The multiplier 1 of the family is
-    0 in the orbit, so that `stable` is about the others. `orbit_not_converged` also where the quantity changes
-    in a lap. Of one that returns on periodic orbits alone, as a coordinate does, the multipliers are wrong: leave it out, see
-    `continuation`.
+    0 in the orbit, so that `stable` is about the others. `orbit_not_converged` also where the quantity changes in a lap of the
+    orbit, or in one of the level beside, as a coordinate does, which returns on the orbit alone; `continuation` follows a family
+    whose quantity is not known.
 
     With a section, Newton's method solves for a fixed point of its map; the sequence of modes at the fixed point is that of the
     orbit, whose system has the crossing as a transition, as for `find_orbits`. Not under `jit`, because the sequence is not known

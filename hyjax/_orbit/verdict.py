@@ -16,6 +16,8 @@ A solver that has converged knows that the pre-impact state comes back. That is 
 An orbit also has to be near to its guess, if that is asked for.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
@@ -28,7 +30,7 @@ from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Flag, Matrix, Params, Scalar, State
 from .chain import Chain
-from .level import off_level
+from .level import quantity_of
 from .multipliers import eigenvalues
 from .problem import depends_on_time, Problem, shifts_phase
 from .shooting import largest_row
@@ -77,9 +79,13 @@ def judged(
         causes.append((~repeats, RESULTS.out_of_phase))
     if singular is not None:
         causes.insert(0, (singular, RESULTS.not_isolated))
-    gap = off_level(problem.closing_way.reset, jnp.zeros((), chain.before.dtype), chain.before[0], params)
-    if gap is not None:
-        causes.append((~(gap <= tolerance / size), open_end))
+    if (quantities := quantity_of(problem.closing_way.reset)) is not None:
+        # Along an orbit of a quantity that is conserved the step to the level is zero.
+        gap = jnp.abs(quantities[1](jnp.zeros_like(size), chain.before[0], params) - params.conserved)
+        error = tolerance / size * (1 + jnp.abs(params.conserved))
+        causes.append((~(gap <= error), open_end))
+        if singular is not None:
+            causes.append((_leaves_level(problem, chain, params, integrator, quantities, size, error), open_end))
     if far is not None:
         causes.append((far, RESULTS.far_from_guess))
     for wrong, code in causes:
@@ -141,6 +147,23 @@ def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strid
     eps = jnp.finfo(start.dtype).eps
     states = [jnp.max(jnp.abs(each)) for each in (chain.nodes, chain.before)]
     return (jnp.maximum(*states) <= eps**0.5 * size) & (chain.period * rate <= eps**0.6 * size)
+
+
+def _leaves_level(
+    problem: Problem, chain: Chain, params: Params, integrator: Integrators, quantities, size: Scalar, error: Scalar
+) -> Flag:
+    """Whether a lap from a level beside the orbit's ends on another one. On the orbit itself every quantity returns; one that is
+    not conserved returns there alone, and setting apart its multiplier 1 would set apart another. `False` where no such lap ends.
+    """
+    (here, after), zero = quantities, jnp.zeros_like(size)
+    slope = jax.grad(lambda x: here(zero, x, params))(problem.closing_jump(chain.before[0], params))
+    move = jnp.finfo(size.dtype).eps ** 0.25 * size * jnp.sqrt(slope @ slope)
+    beside = dataclasses.replace(params, conserved=params.conserved + move)
+    start, around = problem.closing_jump(chain.before[0], beside), problem.sequence * problem.strides
+    lap = run_stride(problem.system, zero, start, beside, around, rolled(without_jacobian(integrator)))
+    begun = here(zero, start, beside)
+    drift = jnp.abs(after(zero, lap.impacts[-1].x, beside) - begun)
+    return (lap.result == RESULTS.successful) & (drift > 0.01 * jnp.abs(begun - params.conserved) + error)
 
 
 def _repeats(

@@ -76,6 +76,21 @@ def test_what_is_not_conserved_is_no_orbit():
     assert no.result == hj.RESULTS.successful and no.x[1] == 1
 
 
+def test_what_returns_on_the_orbit_alone_is_not_conserved():
+    """The coordinates of a limit cycle's section return on the cycle, where each is on its level; beside it they do not, and the
+    multiplier that would be set apart is no 1."""
+    decay = hj.Mode(lambda t, x, p: jnp.stack([0 * x[0] + 1, p * (x[1] - 2)]), ("clock", "size"))
+    lap = hj.Transition("decay", "decay", lambda t, x, p: 1 - x[0], lambda t, x, p: jnp.stack([0 * x[0], x[1]]))
+    step = hj.ReturnMap(hj.HybridSystem({"decay": decay}, (lap,)), sequence=("decay",))
+    of_size = (lambda t, x, p: x[1], 2.0)
+    start, rate = jnp.array([0.0, 2.0]), jnp.array(-0.5)
+    wrong = hj.periodic_orbit(step, start, rate, conserved=of_size, throw=False)
+    assert wrong.result == hj.RESULTS.orbit_not_converged and np.all(np.isnan(wrong.multipliers))
+    # Without decay the size is conserved.
+    right = hj.periodic_orbit(step, start, 0 * rate, conserved=of_size)
+    assert_allclose(right.multipliers, 0, atol=1e-12)
+
+
 def test_bad_quantities():
     guess = jnp.array([0.0, 2.0])
     with pytest.raises(ValueError, match=r"conserved=2\.0 must be a function"):
