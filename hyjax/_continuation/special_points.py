@@ -30,6 +30,7 @@ from .._numerics.elimination import det
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton, Root
 from .._orbit.chain import Chain, follow_chain, return_matrices
+from .._orbit.level import Family
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.verdict import judged
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 STILL = 1e-6
 # A singular value of the scaled dF below this is zero.
 LOST = 1e-6
+# A multiplier that passes 1 at a branch point of a `Family`, where a double one is known to the root of rounding.
+NEAR_ONE = 1e-4
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 
 
@@ -209,12 +212,16 @@ def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multip
     """The test functions at a point, whose sign changes show special points. `jacobian`: dF, shape `(k, k + 1)`."""
     pairs = multipliers[:, None] * multipliers[None, :] - 1
     upper = np.triu_indices(multipliers.size, 1)
-    return {
+    tests = {
         "fold": tangent[-1],
         "period-doubling": det(unfolding.shifted(jacobian, -1.0)),
         "neimark-sacker": jnp.prod(pairs[upper]).real,
         "branch-point": det(jnp.concatenate([jacobian, tangent[None]])),
     }
+    if isinstance(unfolding.params, Family):
+        # The distance may have an extremum, and dF lose rank, where no multiplier passes 1.
+        tests |= {"fold": jnp.ones_like(tests["fold"]), "branch-point": det(unfolding.shifted(jacobian, 1.0))}
+    return tests
 
 
 @long_run
@@ -235,6 +242,8 @@ def branch_point(unfolding: Unfolding, v: Array, tangent: Array, accept: Array, 
     point, sizes, rows = _crossing_at(unfolding, v, tangent, accept)
     lost = int(np.sum(np.asarray(sizes) < LOST))
     good = point.orbit.result == RESULTS.successful and lost >= rank
+    if isinstance(unfolding.params, Family):
+        good = good and np.min(np.abs(np.asarray(point.orbit.multipliers) - 1)) < NEAR_ONE
     return dataclasses.replace(point, kernel=rows[-1 - lost :]) if good else None
 
 

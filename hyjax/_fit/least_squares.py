@@ -521,7 +521,12 @@ def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> Solved:
     removed = jnp.where(determined & real, u.T @ left.values, 0)
     size = jnp.sqrt(jnp.mean(r**2))
     settled = jnp.max(jnp.abs(removed), initial=0) <= SETTLED * size + max(TINY, 50 * eps) * signal
-    closed = jnp.max(jnp.abs(chain.gaps), initial=0) <= max(CLOSED, 1e3 * eps)
+    # Relative to the states of the end: where the data leave the scale free, all of these may shrink, and the gaps with them.
+    own = jnp.max(jnp.abs(free.nodes), axis=(0, 1), initial=0)
+    own = jnp.minimum(jnp.maximum(own, 1e-3 * jnp.max(own[1:], initial=0)), 1)
+    between = jnp.abs(at.rows.gaps[..., -1]) / jnp.where(own > 0, own, 1)
+    largest = jnp.maximum(jnp.max(between, initial=0), jnp.max(jnp.abs(at.rows.closing[..., -1]), initial=0))
+    closed = largest <= max(CLOSED, 1e3 * eps)
     last = closing - root @ jnp.where(real, u.T @ (left.values + jacobian @ closing), 0)
     good = chain.result == RESULTS.successful
     result = choose(good & ~(settled & closed), RESULTS.optimum_not_found, chain.result)

@@ -161,6 +161,19 @@ def test_special_points_of_a_family_whose_quantity_is_not_known():
     assert_allclose(twice.multipliers[:, 0], 4 + 2 * b - b**2, atol=1e-9)
 
 
+@pytest.mark.medium
+def test_no_special_points_where_only_the_distance_is_singular():
+    """Fixed points (x, 0) with the multipliers 1 and 0.5. The left vector of the 1 turns along them, and at x = 1 is at right
+    angles to that of the start, so that the equation is singular there; the orbits are regular."""
+    mode = hj.Mode(lambda t, x, p: jnp.array([0.0, 0.0, 1.0]), ("x", "y", "tau"))
+    step = lambda t, x, p: jnp.stack([x[0] + (0.5 - x[0]) * x[1], 0.5 * x[1], 0 * x[2]])
+    system = hj.HybridSystem({"map": mode}, (hj.Transition("map", "map", lambda t, x, p: 1 - x[2], step),))
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("map",)), jnp.zeros(3), PARAMS, throw=False)
+    family = hj.continuation(orbit, stop=2.0)
+    assert family.result == hj.RESULTS.successful and family.special_points == () and not family.unresolved
+    assert_allclose(np.sort(np.abs(family.multipliers), axis=1), np.tile([0, 0, 0.5], (len(family), 1)), atol=1e-9)
+
+
 def test_where_there_is_no_family():
     step = hj.ReturnMap(logistic, sequence=("wait",))
     # (a, b) -> (a, 0): of two quantities at once; and an orbit of a family is followed over no parameter.
