@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from ._sweep.batches import BatchMap
     from ._sweep.chunks import ChunkSolver
     from ._sweep.continued_starts import CoarseGrid, is_far, march
+    from ._sweep.grid import share_error
     from ._sweep.maps import pass_of_sequence
     from ._sweep.store import create, LOCK, lock, Store
     from ._sweep.sweep import _is_period, nearest_pass, orbit_from_guess

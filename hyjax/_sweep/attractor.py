@@ -27,7 +27,7 @@ from .._system.results import choose, RESULTS
 from .._system.types import Params
 from .._system.where import Where, with_leaves
 from .batches import BatchMap
-from .grid import Grid, grid_over, named_leaves, points_over
+from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import map_of, PassMap
 from .matched import numbered
 from .store import box_text, chunk_shape, chunks_of, code_attributes
@@ -133,8 +133,10 @@ def attractor(
       perturbed by `1e-4` of its size, so that iteration from an unstable orbit reaches a neighbouring attractor.
     - `params`: the parameters, a PyTree. `where`, `values`: as for `sweep`.
     - `n_strides`: the number of strides; `discard`: of these, the number that are not measured, by default half.
-    - `keep`: the largest number of last states to keep. `max_period`: the longest period that is recognized, in strides.
-    - `closeness`: how near to each other, relative to the largest coordinate, states of one attractor come that start elsewhere.
+    - `keep`: the largest number of last states to keep; chaotic attractors are numbered by them, and need many, since a few
+      states of one need not come near those of another start. `max_period`: the longest period that is recognized, in strides.
+    - `closeness`: how near to each other states of one attractor come that start elsewhere, relative in each coordinate to its
+      largest size on the attractor, or to the median size of the initial states if that is more.
     - `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a bar on stderr; by default on a terminal.
     - `throw`: raise a `SolveError` where no lane succeeds.
 
@@ -144,10 +146,13 @@ def attractor(
     stride leaves nothing), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and `result`, the
     code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. Of several
     initial states also `attractor`, the number of the attractor, 0 where a stride failed, the same at neighbouring points of the
-    grid if the states of the one lead to the other; and with the states as a sample `share`, the part of them with each
-    attractor, over `number`, and its binomial standard error `share_error`, which `basin_figure` draws over one parameter.
-    Attractors that no initial state leads to are not seen. `ValueError` for arguments that do not fit each other; `SolveError`
-    where the executor's workers fail; `ImportError` without xarray.
+    grid if the states of the one lead to the other: along the last axis, and from line to line at its least value, then likewise
+    along the axes before. At a point 64 attractors are told apart; other initial states have the number 0 and the result 0
+    (where states do not converge, each is its own attractor: more strides or a larger `closeness` are needed). With the states
+    as a sample, `share` is the part of them with each attractor, over `number`, and `share_error` half the width of Wilson's
+    interval at one standard deviation, $\sqrt{p(1 - p)/N + 1/(4N^2)}\,/\,(1 + 1/N)$, not 0 for a share $p$ of 0 or 1 of $N$
+    states; `basin_figure` draws both over one parameter. Attractors that no initial state leads to are not seen. `ValueError` for
+    arguments that do not fit each other; `SolveError` where the executor's workers fail; `ImportError` without xarray.
 
     **Example:**
 
@@ -205,7 +210,7 @@ def attractor(
     if count is not None:
         lead = lambda to, k: ends(lanes[to * count], found["x"][k, -1], found["mode"][k, -1])["x"]
         found["attractor"] = numbered(
-            grid.values, found["x"].reshape(points, count, *found["x"].shape[1:]), closeness, lead
+            grid.values, np.asarray(flat), found["x"].reshape(points, count, *found["x"].shape[1:]), closeness, lead
         )
     found["lyapunov"] = found["exponents"][:, 0]
     if not chosen.several_modes:
@@ -249,7 +254,7 @@ def _labelled(
         coords["number"] = np.arange(1 + found["attractor"].max())
         share = np.mean(data["attractor"][1][..., None] == coords["number"], axis=-2)
         data["share"] = ((*grid.names, "number"), share)
-        data["share_error"] = ((*grid.names, "number"), np.sqrt(share * (1 - share) / starts))
+        data["share_error"] = ((*grid.names, "number"), share_error(share, starts))
     fixed = {name: value for name, value in named_leaves(grid.params).items() if name not in grid.names}
     return described(xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata), meanings_of(grid.params))
 

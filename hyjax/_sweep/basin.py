@@ -26,7 +26,7 @@ from .._system.results import choose, RESULTS
 from .._system.system import Guard
 from .._system.types import Params, State
 from .batches import BatchMap
-from .grid import named_leaves
+from .grid import named_leaves, share_error
 from .maps import ChosenMap, map_of, PassMap
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
@@ -144,7 +144,7 @@ def basin(
     another reason, such as a mode that is not in the sequence, and `undecided` after the largest number of strides);
     `strides`, the number taken; `last`, the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the
     code of a stride that failed. Of the grid as a sample: `share`, the part of the points with each outcome, over `fate`, its
-    name, with the binomial standard error `share_error`; `uncertainty_exponent` $\alpha$, of the share
+    name, with its error `share_error`, as of `hyjax.attractor`; `uncertainty_exponent` $\alpha$, of the share
     $\epsilon^\alpha$ of pairs of points at the distance $\epsilon$ whose outcomes differ, for equidistant axes of 8 points or
     more, 1 where the border is smooth; and `border_dimension`, the number of axes less $\alpha$. `ValueError` for axes or orbits
     that cannot be used; `SolveError` where the executor's workers fail; `ImportError` without xarray.
@@ -247,7 +247,7 @@ def _labelled(xarray, found, values, orbits, outcomes, chosen: ChosenMap, units:
     }
     share, exponent = np.bincount(outcome, minlength=len(meanings)) / outcome.size, _exponent(outcome.reshape(shape))
     data |= {
-        "share": ("fate", share), "share_error": ("fate", np.sqrt(share * (1 - share) / outcome.size)),
+        "share": ("fate", share), "share_error": ("fate", share_error(share, outcome.size)),
         "uncertainty_exponent": ((), exponent), "border_dimension": ((), len(dims) - exponent),
     }  # fmt: skip
     coords: dict[str, Any] = {name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}

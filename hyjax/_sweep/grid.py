@@ -56,6 +56,11 @@ class Grid(eqx.Module):
         return {name: ((name,), axis, about(name, unit)) for name, axis, unit in axes}
 
 
+def share_error(share: Float[np.ndarray, "*shape"], count: int) -> Float[np.ndarray, "*shape"]:
+    """Half the width of Wilson's interval, at one standard deviation, of shares of a sample."""
+    return np.sqrt(share * (1 - share) / count + 1 / (4 * count**2)) / (1 + 1 / count)
+
+
 def points_over(axes: tuple[np.ndarray, ...]) -> Float[np.ndarray, "points axes"]:
     """All combinations of the values on several axes; the last axis varies fastest."""
     return np.stack([each.ravel() for each in np.meshgrid(*axes, indexing="ij")], axis=-1)

@@ -2,7 +2,9 @@
 
 At one point initial states whose last states come near each other have one attractor. From each attractor of a point a state is
 iterated at the next point: the attractor that it comes to there keeps the number. Of two that come to one, that which is nearer
-to it gives the number; one that none comes to gets a new number.
+to it gives the number; one that none comes to gets a new number. Lengths are relative to the size of an attractor in each
+coordinate, so that neither a motion that escapes nor a large coordinate hides the others; the initial states give the least size,
+so that an attractor at the origin has one. Small attractors are told apart first: to a large one all of them are near.
 
 Source: Datseris, Luiz Rossi, Wagemakers (2023), *Framework for global stability analysis of dynamical systems*, Chaos 33, 073151.
 """
@@ -19,13 +21,18 @@ MOST, STATES, FEW, LAST, BLOCK = 64, 1024, 128, 16, 256
 
 
 def numbered(
-    axes: tuple[np.ndarray, ...], x: Float[np.ndarray, "points starts keep n"], closeness: float, lead: Callable
+    axes: tuple[np.ndarray, ...],
+    x0: Float[np.ndarray, "lanes n"],
+    x: Float[np.ndarray, "points starts keep n"],
+    closeness: float,
+    lead: Callable,
 ) -> Int[np.ndarray, " lanes"]:
-    """The number of the attractor of each lane, `(points, starts)` in a row, from 1; 0 where the states are NaN.
+    """The number of the attractor of each lane, `(points, starts)` in a row, from 1; 0 where the states are NaN, or have none
+    of the first `MOST` attractors of their point.
 
-    **Arguments:** `axes`: values of the grid's axes; the last varies fastest over the points. `closeness`: of states of one
-    attractor, relative to the largest coordinate. `lead`: of points and of lanes, each shape `(m,)`: the last states, shape
-    `(m, keep, n)`, of iteration at these points from the last states of the lanes.
+    **Arguments:** `axes`: values of the grid's axes; the last varies fastest over the points. `x0`, `x`: first and last states.
+    `closeness`: of states of one attractor, relative to the largest value of each coordinate. `lead`: of points and of lanes,
+    each shape `(m,)`: the last states, shape `(m, keep, n)`, of iteration at these points from the last states of the lanes.
     """
     order = np.arange(len(x)).reshape([len(axis) for axis in axes])[np.ix_(*map(np.argsort, axes))]
     # For each point the one before it, along the last axis on which there is one.
@@ -33,9 +40,13 @@ def numbered(
     for axis in range(order.ndim):
         along = np.moveaxis(order, axis, 0)
         before[along[1:].ravel()] = along[:-1].ravel()
-    near = closeness * np.nanmax(np.abs(x), axis=(1, 2, 3), initial=0, where=np.isfinite(x))
-    labels = np.stack([_told_apart(each, limit) for each, limit in zip(x, near, strict=True)])
+    # The least size in each coordinate: that of most initial states, and a little of the largest, for those that start at 0.
+    known = x0[np.isfinite(x0).all(axis=1)]
+    least = np.median(np.abs(known), axis=0) if len(known) else np.ones(x0.shape[1])
+    least = closeness * np.maximum(least, np.maximum(1e-3 * least.max(), 1e-30))
+    labels = np.stack([_told_apart(each, closeness, least) for each in x])
     sets = [[_some(each[label == k]) for k in range(label.max() + 1)] for each, label in zip(x, labels, strict=True)]
+    units = [[np.maximum(closeness * np.abs(each).max(axis=0), least) for each in at] for at in sets]
     seeds = [(to, k) for to in order.ravel() if before[to] >= 0 for k in range(len(sets[before[to]]))]
     lanes = np.array([before[to] * x.shape[1] + int(np.argmax(labels[before[to]] == k)) for to, k in seeds], int)
     ends = lead(np.array([to for to, _ in seeds], int), lanes) if seeds else x[0, :0]
@@ -45,10 +56,11 @@ def numbered(
         led = []
         for (place, k), end in zip(seeds, ends, strict=True):
             if place == to and np.all(np.isfinite(end)):
-                gaps = [float(_gaps(end[None], each)[0]) for each in sets[to]]
-                if min(gaps, default=np.inf) <= near[to]:
+                gaps = [float(_gaps(end[None], *each)[0]) for each in zip(sets[to], units[to], strict=True)]
+                if min(gaps, default=np.inf) <= 1:
                     here = int(np.argmin(gaps))
-                    led.append((_apart(sets[to][here], sets[before[to]][k]).min(axis=1).mean(), here, k))
+                    apart = _apart(sets[to][here] / units[to][here], sets[before[to]][k] / units[to][here])
+                    led.append((apart.min(axis=1).mean(), here, k))
         for _, here, k in sorted(led):
             own = numbers[before[to]][k]
             numbers[to][here] = numbers[to][here] or own * (own not in numbers[to])
@@ -59,19 +71,27 @@ def numbered(
     return np.concatenate(found).astype(np.int32)
 
 
-def _told_apart(x: Float[np.ndarray, "starts keep n"], near: float) -> Int[np.ndarray, " starts"]:
+def _told_apart(
+    x: Float[np.ndarray, "starts keep n"], closeness: float, least: Float[np.ndarray, " n"]
+) -> Int[np.ndarray, " starts"]:
     """For each initial state the number of its attractor among those of one point, from 0; -1 for none."""
-    labels, left, sets = np.full(len(x), -1), np.flatnonzero(np.isfinite(x).all(axis=(1, 2))), []
+    labels, left, sets, units = np.full(len(x), -1), np.flatnonzero(np.isfinite(x).all(axis=(1, 2))), [], []
+    near = np.maximum(closeness * np.abs(x).max(axis=1), least)
+    left = left[np.argsort((near[left] / least).max(axis=1), kind="stable")]
     while left.size and len(sets) < MOST:
-        own = _gaps(x[left, -LAST:], x[left[0]]) <= near
+        units.append(near[left[0]])
+        own = _gaps(x[left, -LAST:], x[left[0]], units[-1]) <= 1
         labels[left[own]], left = len(sets), left[~own]
         sets.append(_some(x[labels == len(sets)]))
     # Sets of chaotic attractors whose states are far apart, until more of them are known.
     for k in range(len(sets) - 1, 0, -1):
-        gaps = [float(_gaps(sets[k][None, -FEW:], each)[0]) for each in sets[:k]]
-        if min(gaps) <= near:
+        before = zip(sets[:k], units[:k], strict=True)
+        gaps = [float(_gaps(sets[k][None, -FEW:], *each)[0]) for each in before]
+        if min(gaps) <= 1:
             labels[labels == k] = int(np.argmin(gaps))
-    return np.searchsorted(np.unique(labels[labels >= 0]), labels) - (labels < 0)
+    # In the order of the initial states.
+    first = list(dict.fromkeys(labels[labels >= 0].tolist()))
+    return np.array([first.index(k) if k >= 0 else -1 for k in labels])
 
 
 def _some(sets: Float[np.ndarray, "sets keep n"]) -> Float[np.ndarray, "states n"]:
@@ -80,10 +100,12 @@ def _some(sets: Float[np.ndarray, "sets keep n"]) -> Float[np.ndarray, "states n
     return states[-STATES:]
 
 
-def _gaps(sets: Float[np.ndarray, "sets keep n"], states: Float[np.ndarray, "states n"]) -> Float[np.ndarray, " sets"]:
-    """The least distance of each set from any of the states."""
+def _gaps(
+    sets: Float[np.ndarray, "sets keep n"], states: Float[np.ndarray, "states n"], unit: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " sets"]:
+    """The least distance of each set from any of the states, in a unit for each coordinate."""
     blocks = np.array_split(sets, -(-len(sets) // BLOCK))
-    apart = [_apart(block.reshape(-1, block.shape[2]), states).min(axis=1) for block in blocks]
+    apart = [_apart(block.reshape(-1, block.shape[2]) / unit, states / unit).min(axis=1) for block in blocks]
     return np.concatenate(apart).reshape(sets.shape[:2]).min(axis=1)
 
 

@@ -41,7 +41,7 @@ def basin_figure(
     new ones, with a title. `orbits`: one or a batch, marked where the axes are two of their coordinates; filled where stable.
     `model`, `params`, `degrees`: as for `sweep_figure`; the model also supplies units that the dataset does not have.
     **Returns:** the axes.
-    `ValueError` for another number of axes of the grid.
+    `ValueError` for another number of axes of the grid, and for attractors of one initial state.
 
     **Example:**
 
@@ -62,6 +62,11 @@ def basin_figure(
     pyplot()
     if "share" in found and "number" in found["share"].dims:
         return _shares(found, ax)
+    if "outcome" not in found:
+        raise ValueError(
+            "basin_figure: the dataset has no outcomes or shares. Give hyjax.attractor several initial states, "
+            "shape (starts, n), or draw it by attractor_figure."
+        )
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -100,7 +105,10 @@ def _shares(found: "xarray.Dataset", ax) -> "matplotlib.axes.Axes":
     """The shares of attractors over a parameter, one upon the other."""
     (name, *others), share = map(str, found["share"].dims), found["share"]
     if others != ["number"]:
-        raise ValueError(f"basin_figure: shares over one parameter can be drawn, not over {share.dims[:-1]}.")
+        raise ValueError(
+            f"basin_figure: shares over one parameter can be drawn, not over {share.dims[:-1]}. Select one value of the others, "
+            "as in found.sel(...)."
+        )
     axes = pyplot().subplots(figsize=(6.4, 4.4), layout="constrained")[1] if ax is None else ax
     ordered = found.sortby(name)
     below = np.zeros(ordered.sizes[name])
