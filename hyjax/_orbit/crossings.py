@@ -29,7 +29,7 @@ from .._numerics.linearize import with_columns
 from .._results.failure import raise_failure
 from .._system.results import numbered_code, RESULTS
 from .._system.types import Scalar
-from .._system.where import free_leaves, Where, with_leaves
+from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .lap import DIVERGED, in_lanes, Lap, SUCCESSFUL
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 # Coefficients of a local polynomial.
 DEGREE = 16
-# Of Newton's method the largest relative change of an iteration, and that at which it has converged. Points that are closer, in
-# units of the states, are one.
-LONGEST, CONVERGED, MET = 0.3, 1e-8, 1e-7
+# Of Newton's method the number of iterations and the largest relative change of one. Points that are closer, in units of the
+# states, are one.
+MANY, LONGEST, MET = 40, 0.3, 1e-7
 # Of a step over the second parameter: the shortest, as a part of the way, the largest relative distance from the tangent, and the
 # number of iterations.
 SHORTEST, ASIDE, FEW = 1e-2, 0.1, 9
@@ -126,7 +126,8 @@ class Touch(eqx.Module):
             ft.partial(_passes, self.lap, self.free), np.column_stack([w, np.tile(p, (len(w), 1))])
         )
         by_p = np.tile(np.eye(by_w.shape[2])[by_w.shape[2] - p.size :], (len(w), 1, 1))
-        by = [each @ np.concatenate([by_w, by_p], axis=1) for each in by]
+        with np.errstate(over="ignore", invalid="ignore"):
+            by = [each @ np.concatenate([by_w, by_p], axis=1) for each in by]
         return (out[0], by[0]), (out[1], by[1]), codes
 
     def linearized(self, v: tuple[Array, Array, Array]):
@@ -231,10 +232,18 @@ def tangency_of(
     if len(free) != 1 + (where is not None):
         raise ValueError("tangency: solve= and where= must pick one parameter each.")
     leaves, both = jax.tree.leaves(params), (one, other)
+    if values is not None and (np.ndim(values) != 1 or not np.size(values) or not np.all(np.isfinite(values))):
+        raise ValueError(
+            f"tangency: values={values} must be finite numbers of the shape (values,), such as [0.1, 0.2]."
+        )
+    if guess is not None and (np.shape(guess) != (2,) or not np.all(np.isfinite(guess)) or not np.all(guess)):
+        raise ValueError(
+            f"tangency: guess={guess} must be (s, t), two finite numbers other than 0, where the orbit is."
+        )
     guess = _nearest_pair(one, other) if guess is None else guess
     c, mu = (jnp.array([getattr(each, name) for each in both]) for name in ("coefficients", "multiplier"))
     at = jnp.array([*guess, *[leaves[i] for i in free]], c.dtype)
-    first, given = _touched(both, free, (c, mu, at)), np.asarray([] if values is None else values, c.dtype)
+    first, given = _touched(both, free, (c, mu, at), MANY), np.asarray([] if values is None else values, c.dtype)
     found, known = [first] * (1 if values is None else len(given)), [first]
     # Outwards from the value at hand, each from the solution nearest to it.
     for k in np.argsort(np.abs(given - float(at[-1]))) if first.code == SUCCESSFUL else ():
@@ -264,21 +273,24 @@ def _nearest_pair(one: "Manifold", other: "Manifold") -> tuple[float, float]:
 def _led(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], near: _Solved, value: float) -> _Solved:
     """The tangency at another value of the second parameter, in steps along the tangents that are shorter where one fails."""
     whole = step = value - float(near.v[2][3])
+    code = DIVERGED
     while abs(step) > SHORTEST * abs(whole):
-        flat, unravel = ravel_pytree(near.v)
-        ahead = unravel(flat + step * near.slope)
+        (flat, unravel), left = ravel_pytree(near.v), value - float(near.v[2][3])
+        # At the end of the way the value itself, not one that is rounded.
+        ahead = unravel(jnp.append((flat + step * near.slope)[:-1], value if step == left else flat[-1] + step))
         tried = _touched(both, free, ahead, FEW)
+        code = DIVERGED if tried.code == SUCCESSFUL else tried.code
         if tried.code == SUCCESSFUL and np.max(np.abs(tried.v[2][:2] / ahead[2][:2] - 1)) <= ASIDE:
             near, step = tried, value - float(tried.v[2][3])
         else:
             step /= 2
-    return near._replace(code=DIVERGED if step else SUCCESSFUL)
+    return near._replace(code=code if step else SUCCESSFUL)
 
 
 def _touched(
-    both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: tuple[Array, Array, Array], iterations: int = 40
+    both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: tuple[Array, Array, Array], iterations: int
 ) -> _Solved:
-    """The tangency near a start, by Newton's method."""
+    """The tangency near a start, by Newton's method. `ValueError` where the parameter that is solved for changes nothing."""
     levels = np.array([each._levels(np.asarray(v[2][k : k + 1]))[0] for k, each in enumerate(both)])
     angles, lap = (np.arange(2 * DEGREE) + 0.5) * np.pi / (2 * DEGREE), both[0].lap
     nodes, scales = [min(1, 1 / abs(each.multiplier)) * np.cos(angles) for each in both], [each.scale for each in both]
@@ -286,9 +298,14 @@ def _touched(
     (flat, unravel), count, part = ravel_pytree(v), v[0].size + 2, v[0][0].size
     flat, last, code, size = np.array(flat), np.inf, DIVERGED, np.max(np.abs(both[0].x))
     slope, x, gap, fit, change = np.eye(flat.size)[-1], both[0].x[0], np.inf, np.array(np.inf), np.zeros_like(flat)
-    for _ in range(iterations):
+    eps = float(np.finfo(flat.dtype).eps)
+    for iteration in range(iterations):
         (fit, by_fit), (off, by_off), x, gap, codes = touch.linearized(unravel(jnp.asarray(flat)))
-        if np.any(codes != SUCCESSFUL):
+        failed = codes[codes != SUCCESSFUL]
+        code = int(failed[0]) if failed.size else DIVERGED
+        if failed.size:
+            if not np.any(change):
+                break
             flat, change = flat - change / 2, change / 2
             continue
         # The eigenvectors keep their lengths.
@@ -299,13 +316,18 @@ def _touched(
         by_fit, fit = np.vstack([by_fit, rows]), np.append(fit, [0, 0])
         own = -np.linalg.lstsq(by_fit[:, :count], np.column_stack([fit, by_fit[:, count:]]), rcond=1e-13)[0]
         left = by_off[:, count : count + 3] + by_off[:, :count] @ own[:, 1:4]
+        # In units of the parameters, row by row.
+        effect = np.abs(left) * np.maximum(np.abs(flat[count : count + 3]), [0, 0, 1])
+        if not iteration and iterations == MANY and np.all(effect[:, 2] <= 256 * eps * np.max(effect, axis=1)):
+            name = leaf_names(lap.params)[free[0]]
+            raise ValueError(f"tangency: the manifolds do not depend on {name}. Give another parameter to solve=.")
         right = np.column_stack([off, by_off[:, count + 3 :]]) + by_off[:, :count] @ np.delete(own, [1, 2, 3], axis=1)
         step = -np.linalg.lstsq(left, right, rcond=None)[0]
         step = np.vstack([step, np.eye(step.shape[1])[1:]])
         whole = np.vstack([own[:, 1:] @ step, step])
         whole[:count, 0] += own[:, 0]
         slope, moved = whole[:, -1], float(np.max(np.abs(step[:2, 0] / flat[count : count + 2])))
-        if moved < CONVERGED and not moved < last:
+        if moved < eps**0.5 and not moved < last:
             code = SUCCESSFUL
             break
         change, last = min(1.0, LONGEST / moved) * whole[:, 0], moved
@@ -313,8 +335,10 @@ def _touched(
     c, mu, at = v = unravel(jnp.asarray(flat))
     # Within the polynomials, and these as exact as the map.
     inner = np.abs(at[:2] / np.maximum(np.abs(mu), 1 / np.abs(mu)) ** levels) / np.array([each.radius for each in both])
-    exact = max(256 * np.finfo(flat.dtype).eps, float(sum(lap.step.integrator_or(Integrator()).tolerances(flat.dtype))))
-    if not (np.all(inner <= 1.5) and np.max(np.abs(fit)) <= 16 * exact * size and gap <= MET * size):
+    exact = max(256 * eps, float(sum(lap.step.integrator_or(Integrator()).tolerances(flat.dtype))))
+    if code == SUCCESSFUL and not (
+        np.all(inner <= 1.5) and np.max(np.abs(fit)) <= 16 * exact * size and gap <= MET * size
+    ):
         code = DIVERGED
     # From the parameters in which the eigenvectors before the jump keep their lengths to those in which q has the length 1.
     w = np.hstack([c[:, 0], c[:, 1] / touch.scales[:, None]])

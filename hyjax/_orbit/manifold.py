@@ -140,8 +140,9 @@ class Manifold(Shown):
         codes.
 
         **Returns:** `Tangency(solved, s, t, x, result)`, with one entry for each of `values`, if these are given, NaN where
-        there is a code: `nonlinear_divergence` where Newton's method does not converge, or has left the polynomials.
-        `ValueError` for other manifolds than an unstable and a stable one, and where there is no guess.
+        there is a code: `nonlinear_divergence` where Newton's method does not converge, or has left the polynomials, or that of
+        the map where it fails. `ValueError` for other manifolds than an unstable and a stable one, where there is no guess, for
+        guesses and values of other shapes, and for a parameter on which the manifolds do not depend.
         """
         return tangency_of(self, other, solve, guess, where, values, throw)
 
@@ -183,6 +184,10 @@ def manifold_of(
     for name, value in (("length", length), ("spacing", spacing), ("angle", angle), ("max_points", max_points)):
         if not value > 0:
             raise ValueError(f"manifold: {name}={value} must be positive.")
+    if orbit.x.dtype != np.float64:
+        raise ValueError(
+            f"manifold: the orbit's states are {orbit.x.dtype}, which must be float64. Enable jax_enable_x64."
+        )
     mu, q = _simple_multiplier(np.asarray(orbit.return_jacobian), which)
     around = orbit.step if step is None else step
     require_map(around, "manifold")

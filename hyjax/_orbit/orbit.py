@@ -192,7 +192,8 @@ class PeriodicOrbit(Shown):
         raise a `SolveError` where no polynomial near the orbit is found; with `False`, `result` holds the code.
 
         **Returns:** a `Manifold`, not differentiable. Where the map fails a half ends, with the code in `ends`. `ValueError` for
-        arguments that cannot be used, such as a multiplier that is not simple; `TypeError` for a batch of orbits.
+        arguments that cannot be used, such as a multiplier that is not simple, and for states other than float64; `TypeError`
+        for a batch of orbits.
         """
         return manifold_of(self, which, length, spacing, angle, max_points, step, throw)
 

@@ -480,9 +480,13 @@ def _swept(least: SmallestPush, phases: Any, where: Where | None, values: Any) -
     orbit, edge, own, pushed = least.orbit, least.edge, least.orbit.params, least.pushed
     if edge is None:
         raise ValueError("sweep: no edge state is known, on whose stable manifold the pushes end.")
+    if (where is None) != (values is None):
+        raise ValueError("sweep: where= and values= of the parameters come together.")
     phase = float(least.instant / orbit.period)
     at = np.asarray([phase] if phases is None else phases, float)
-    if at.ndim != 1 or not np.all((at >= 0) & (at < 1)):
+    if at.ndim != 1 or not at.size:
+        raise ValueError(f"sweep: phases={phases} must have the shape (phases,), such as [0.3, 0.6].")
+    if not np.all((at >= 0) & (at < 1)):
         raise ValueError(f"sweep: phases={phases} must be parts of the period, at least 0 and less than 1.")
     grid = None if where is None else grid_over(own, where, values)
     free, axes = ((), ()) if grid is None else (grid.free, grid.values)

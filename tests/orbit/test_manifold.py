@@ -1,5 +1,6 @@
 """Manifolds of saddles: Hénon's map by power series in many digits, a map with a closed form, the walker by bisection."""
 
+import dataclasses
 import functools as ft
 
 import jax.numpy as jnp
@@ -12,8 +13,16 @@ from test_continuation import mapping
 import hyjax as hj
 from hyjax.models import simplest_walker as walker
 
+
+def with_shift(x, p):
+    """Hénon's map, whose a is greater by (d - 0.2) / 100 where there is a parameter d."""
+    a = p["a"] + 0.01 * (p["d"] - 0.2) if "d" in p else p["a"]
+    return jnp.stack([1 - a * x[0] ** 2 + x[1], p["b"] * x[0]])
+
+
+HENON = mapping(with_shift, 2)
+SHIFTED_BY = {"d": jnp.array(0.2), "idle": jnp.array(0.0)}
 # Digits of a calculation in mpmath with 160 terms of the series; a = 1.4, b = 0.3.
-HENON = mapping(lambda x, p: jnp.stack([1 - p["a"] * x[0] ** 2 + x[1], p["b"] * x[0]]), 2)
 UNSTABLE = {
     0.1: (0.72749299214909585, 0.17379790187767494), -1: (-0.46658452476494581, 0.31780851517131213),
     2: (0.95998591524636134, -0.15247768158804575), 5: (-0.84441036570778859, -0.37794866160364237),
@@ -112,6 +121,8 @@ def test_bad_input():
             orbit.manifold(*given, length=1.0)
     with pytest.raises(ValueError, match=r"length=.* must be positive"):
         orbit.manifold("stable", length=-1.0)
+    with pytest.raises(ValueError, match="float32, which must be float64"):
+        dataclasses.replace(orbit, x=orbit.x.astype(jnp.float32)).manifold("stable", length=1.0)
     with pytest.raises(ValueError, match="no fixed point of the map"):
         orbit.manifold("stable", length=1.0, step=hj.ReturnMap(SHIFTED, sequence=("run",), integrator=ROLLED))
     with pytest.raises(ValueError, match="s must be from"):
@@ -169,7 +180,7 @@ def test_a_manifold_through_changes_of_sequence():
 @ft.cache
 def curly():
     """Hénon's map at a = 1.2, where a fold of the unstable manifold has crossed the stable one."""
-    orbit = fixed_point(HENON, (0.63, 0.19), {"a": jnp.array(1.2), "b": jnp.array(0.3)})
+    orbit = fixed_point(HENON, (0.63, 0.19), SHIFTED_BY | {"a": jnp.array(1.2), "b": jnp.array(0.3)})
     return orbit.manifold("unstable", length=5.0, spacing=0.3), orbit.manifold("stable", length=6.0, spacing=0.5)
 
 
@@ -183,7 +194,7 @@ def test_homoclinic_tangencies_of_henons_map():
     assert_allclose([first.s, first.t], [-6.451111391455420203152, -0.1391738080231328250695], rtol=1e-12)
     assert_allclose(first.x[:2], [0.60692972213770597488, 0.088748404889563268603], atol=1e-12)
     # The manifold at that parameter, of another program, from the new orbit's own polynomial.
-    params = {"a": jnp.asarray(first.solved), "b": jnp.array(0.3)}
+    params = SHIFTED_BY | {"a": jnp.asarray(first.solved), "b": jnp.array(0.3)}
     there = fixed_point(HENON, (0.63, 0.19), params).manifold("unstable", length=5.0, spacing=0.3)
     assert_allclose(there(first.s), first.x, atol=1e-12)
 
@@ -198,6 +209,28 @@ def test_tangencies_over_a_second_parameter():
     assert found.x.shape == (2, 3) and str(found.result) == "2 successful"
 
 
+@pytest.mark.medium
+def test_a_second_parameter_ends_at_the_values_themselves():
+    """In closed form: that of a moves as d does. 0.2 + (0.9 - 0.2) is not 0.9 in floating point."""
+    assert 0.2 + (0.9 - 0.2) != 0.9
+    unstable, stable = curly()
+    found = unstable.tangency(stable, solve=lambda p: p["a"], where=lambda p: p["d"], values=[-0.1, 0.9, 0.25])
+    assert str(found.result) == "3 successful"
+    assert_allclose(found.solved, 1.153569811177149643324 - 0.01 * (np.array([-0.1, 0.9, 0.25]) - 0.2), atol=1e-14)
+
+
+@pytest.mark.medium
+def test_tangencies_that_are_not_found_say_why():
+    unstable, stable = curly()
+    with pytest.raises(ValueError, match="do not depend on idle"):
+        unstable.tangency(stable, solve=lambda p: p["idle"])
+    # On the unstable manifold of (1, 0) x = exp(s), which is beyond all numbers.
+    saddle = fixed_point(BENT, (1.01, 0.01), {"a": jnp.array(1.0), "c": jnp.array(0.2)})
+    one, other = (saddle.manifold(which, length=0.1) for which in ("unstable", "stable"))
+    found = one.tangency(other, solve=lambda p: p["a"], guess=(1e4, 0.1), throw=False)
+    assert str(found.result) == "nonfinite" and np.isnan(found.solved)
+
+
 def test_tangencies_that_cannot_be_sought():
     unstable, stable = henon_manifolds()
     a = lambda p: p["a"]
@@ -205,6 +238,14 @@ def test_tangencies_that_cannot_be_sought():
         ((stable, unstable), {}, "give the stable manifold to the unstable one"),
         ((unstable, curly()[1]), {}, "not of the same map at the same parameters"),
         ((unstable, stable), {"values": [0.3]}, "come together"),
+        *(
+            ((unstable, stable), {"where": lambda p: p["b"], "values": v}, "of the shape")
+            for v in (0.1, [], [[0.1]], [np.nan])
+        ),
+        *(
+            ((unstable, stable), {"guess": v}, "two finite numbers other than 0")
+            for v in (0.3, (0.0, 0.1), (1.0, 2.0, 3.0))
+        ),
         ((unstable, stable), {"where": a, "values": [0.3]}, "more than once"),
     ):
         with pytest.raises(ValueError, match=text):

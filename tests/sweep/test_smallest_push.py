@@ -147,6 +147,13 @@ def test_pushes_over_a_parameter_at_any_instant():
     found = of_one().sweep(where=lambda p: p["a"], values=curvatures)
     assert_allclose(found["size"], np.sqrt(4 * curvatures - 1) / (2 * curvatures), rtol=1e-12)
     assert np.all(found.result == 0) and np.all(found.certified == 1e-12)
+    a = lambda p: p["a"]
+    for given, text in (
+        ({"values": [1.0]}, "come together"), ({"where": a}, "come together"), ({"phases": 0.3}, "must have the shape"),
+        ({"phases": []}, "must have the shape"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=text):
+            of_one().sweep(**given)
 
 
 @pytest.mark.slow
