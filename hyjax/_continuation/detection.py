@@ -24,7 +24,7 @@ from .curve import tangent_to
 from .special_points import branch_point, KINDS, locate, SpecialPoint, test_functions
 from .unfolding import Unfolding
 
-FOLD, _, PAIR, CROSSING = KINDS
+FOLD, FLIP, PAIR, CROSSING = KINDS
 # A multiplier this near to the unit circle may be on either side of it: rounding in a product of many strides.
 ON_CIRCLE = 1e-7
 # A test function below this is zero along the branch, as for a flow that preserves volume.
@@ -63,7 +63,9 @@ def search(
         a, b = places[k], places[k + 1]
         kinds, simple, rank = *_expected(places, k), _rank(a, b)
         if rank > 1:
-            kinds, simple = [CROSSING], True
+            # A doubling, or a pair that crosses the circle, within the interval is another point.
+            alone = FLIP not in kinds and bool(_change(a, b) & {-rank, rank}) and not _turns(places, k, FLIP)
+            kinds, simple = ([CROSSING], True) if alone else ([*{*kinds, CROSSING}], False)
         middle = None if simple else halfway(a, b)
         if middle is None:
             located = {kind: _located(unfolding, kind, a, b, 1e3 * accept, rank) for kind in kinds}
@@ -127,7 +129,9 @@ def _rank(a: Place, b: Place) -> int:
     """How many real multipliers pass 1 between two points, the same way: by symmetry they may at one point."""
     real = [np.real(each.multipliers)[np.abs(np.imag(each.multipliers)) < ON_CIRCLE] - 1 for each in (a, b)]
     above = [int(np.sum(each > 0)) for each in real]
-    return abs(above[1] - above[0]) if np.min(np.abs(np.concatenate(real)), initial=1) > ON_CIRCLE else 0
+    # Where two of them merge into a pair, none need pass 1.
+    known = len(real[0]) == len(real[1]) and np.min(np.abs(np.concatenate(real)), initial=1) > ON_CIRCLE
+    return abs(above[1] - above[0]) if known else 0
 
 
 def _can_count(place: Place) -> bool:
@@ -152,7 +156,7 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
     signs, change = flips - {PAIR}, _change(a, b)
     # Where a pair of multipliers must cross the circle, a neutral saddle may have turned its test function back.
     steady = [kind for kind in KINDS if kind not in flips and (kind != PAIR or 0 in change)]
-    if any(_may_turn(places, k, lambda place, kind=kind: place.tests[kind]) for kind in steady):
+    if any(_turns(places, k, kind) for kind in steady):
         return list(signs), False
     if signs:
         understood = (signs == {FOLD, CROSSING} and 0 in change) or (len(signs) == 1 and bool(change & {-1, 1}))
@@ -167,6 +171,10 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
 def changes_sign(a: float, b: float) -> bool:
     """Whether a test function changes its sign between two points."""
     return bool((a >= 0) != (b >= 0) and max(abs(a), abs(b)) > ZERO)
+
+
+def _turns(places: list[Place], k: int, kind: str) -> bool:
+    return _may_turn(places, k, lambda place: place.tests[kind])
 
 
 def _beyond_circle(place: Place) -> float:
@@ -267,7 +275,8 @@ def _crossing(unfolding: Unfolding, a: Place, b: Place, accept: Array, rank: int
     """The branch point between `a` and `b` at which dF loses `rank`; None where there is none.
 
     The corrector's matrix is singular there, with the corner `g = 0` of shape `(rank, rank)`: the point is interpolated from
-    points around it, as a polynomial of the mean of `g` in units of its change from `a` to `b`. First derivatives are enough."""
+    points around it, as a polynomial of the mean of `g` in units of its change from `a` to `b`. First derivatives are enough.
+    Without its two outer points the polynomial must give the same, else the points are taken from a narrower range."""
     matrix = lambda place: np.concatenate([place.jacobian, _direction(a, b)[None]])
     left, _, right = np.linalg.svd(matrix(a) + matrix(b))
     columns, rows, ones = left[:, -rank:], right[-rank:], np.eye(len(left) + rank)[:, -rank:]
@@ -276,18 +285,37 @@ def _crossing(unfolding: Unfolding, a: Place, b: Place, accept: Array, rank: int
     unit = np.linalg.pinv(g(b) - g(a))
     value = lambda place: np.trace(unit @ g(place)) / rank
     v, share = a.v, -value(a)
-    for _ in range(2):
-        around = [_between(unfolding, a, b, share + each, accept) for each in NODES]
-        found = [each for each in around if each is not None]
-        if len(found) < len(around):
-            return None
+
+    def at_zero(found: list[Place]) -> np.ndarray:
         tests = np.array([value(each) for each in found])
         factors = tests / (tests - tests[:, None] + np.eye(len(tests)))
         np.fill_diagonal(factors, 1)
         curve = np.array([[each.s, *each.v, *each.tangent] for each in found])
-        s, v, tangent = np.split(np.prod(factors, axis=1) @ curve, [1, 1 + a.v.size])
-        share = (s[0] - a.s) / (b.s - a.s)
-    return branch_point(unfolding, jnp.asarray(v), jnp.asarray(tangent / np.linalg.norm(tangent)), accept, rank)
+        return np.prod(factors, axis=1) @ curve
+
+    best, v, tangent = np.inf, a.v, a.tangent
+    for turn, width in enumerate((1, 1, 0.1, 0.01, 0.001)):
+        around = [_between(unfolding, a, b, share + width * each, accept) for each in NODES]
+        found = [each for each in around if each is not None]
+        if len(found) < len(around):
+            return None
+        curve = at_zero(found)
+        before, share = share, (curve[0] - a.s) / (b.s - a.s)
+        apart = np.max(np.abs(curve - at_zero(found[1:-1]))[: 1 + a.v.size]) / (b.s - a.s)
+        # The point lies in the middle of the range.
+        if turn and apart < best and abs(share - before) < width / 4:
+            best, v, tangent = apart, *np.split(curve[1:], [a.v.size])
+        elif width < 1:
+            break
+        if best < 1e-10:
+            break
+    # Errors of `g`, of a tenth of the branch's tolerance for residuals, over its change.
+    near = 1e-10 + 1e-4 * float(accept) * np.linalg.norm(unit)
+    if best > near:
+        return None
+    point = branch_point(unfolding, jnp.asarray(v), jnp.asarray(tangent / np.linalg.norm(tangent)), accept, rank)
+    left = a._replace(jacobian=np.asarray(point.jacobian)) if point is not None else a
+    return point if abs(value(left)) < 10 * near else None
 
 
 def _along(point: SpecialPoint, a: Place, b: Place) -> float:

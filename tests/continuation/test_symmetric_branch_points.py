@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import hyjax as hj
 
 
-def equal_maps(count: int, each) -> hj.PeriodicOrbit:
+def equal_maps(count: int, each, r=0.8) -> hj.PeriodicOrbit:
     """The orbit at zero of `count` maps x -> each(x, r), at r = 0.8."""
     names = tuple(f"x{k}" for k in range(count))
     year = hj.Mode(lambda t, x, r: jnp.append(0 * x[:-1], jnp.ones_like(x[0])), (*names, "clock"))
@@ -17,7 +17,7 @@ def equal_maps(count: int, each) -> hj.PeriodicOrbit:
         "year", "year", lambda t, x, r: 1 - x[-1], lambda t, x, r: jnp.append(each(x[:-1], r), 0 * x[0])
     )
     step = hj.ReturnMap(hj.HybridSystem({"year": year}, (ends,)), sequence=("year",))
-    return hj.periodic_orbit(step, jnp.zeros(count + 1), jnp.array(0.8))
+    return hj.periodic_orbit(step, jnp.zeros(count + 1), jnp.array(r))
 
 
 @pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.medium), pytest.param(3, marks=pytest.mark.slow)])
@@ -82,6 +82,35 @@ def test_crossings_of_equal_maps():
     assert found == {(0, 1), (1, 0), (1, 1)}
     with pytest.raises(ValueError, match="daughter=3 is not one of the 3"):
         hj.switch_branch(point, stop=1.1, daughter=3)
+
+
+@pytest.mark.medium
+def test_a_test_function_that_is_steep_within_a_step():
+    """The multiplier 1 + 1e-3 tanh((r - 1.013) / 0.02): a step of the branch, 0.05, is no smooth polynomial of it."""
+    orbit = equal_maps(1, lambda x, r: (1 + 1e-3 * jnp.tanh((r - 1.013) / 0.02)) * x - x**3, 0.5)
+    branch = hj.continuation(orbit, where=lambda r: r, stop=1.5)
+    (point,) = branch.special_points
+    # Rounding over the slope of 0.05.
+    assert abs(point.value - 1.013) < 1e-12 and branch.unresolved == ()
+
+
+@pytest.mark.medium
+def test_a_doubling_next_to_two_multipliers_1():
+    """x -> r x - x^3 twice, and -(2.003 - r) z + z^3, which turns at r = 1.003."""
+    signed = lambda x, r: jnp.array([1.0, 1.0, -1.0]) * (jnp.array([0, 0, 2.003]) + jnp.array([1.0, 1.0, -1.0]) * r) * x
+    branch = hj.continuation(equal_maps(3, lambda x, r: signed(x, r) - x**3), where=lambda r: r, stop=1.3)
+    assert [each.kind for each in branch.special_points] == ["branch-point", "period-doubling"]
+    # Rounding over slopes of 1.
+    assert_allclose([float(each.value) for each in branch.special_points], [1, 1.003], rtol=0, atol=1e-12)
+    assert len(branch.special_points[0].kernel) == 3 and branch.unresolved == ()
+
+
+@pytest.mark.medium
+def test_two_multipliers_above_1_become_a_pair():
+    """1.2 +- sqrt(1 - r), which pass no circle. The fixed point moves with r."""
+    turn = lambda x, r: jnp.stack([1.2 * x[0] - (r - 1) * x[1] + 0.1 * (r - 0.99), x[0] + 1.2 * x[1]])
+    branch = hj.continuation(equal_maps(2, turn, 0.99), where=lambda r: r, stop=1.02)
+    assert branch.special_points == () and branch.unresolved == ()
 
 
 def drops(t, x, r):
