@@ -60,6 +60,7 @@ def continuation(
     quantity that is `conserved`, the value of that quantity: its family. Otherwise, for an orbit with exactly one multiplier 1,
     such as one that is `not_isolated`, the `distance` along its family: of the states just after the jump along the unit tangent
     there, to first order, positive where the coordinate that changes most grows; the family's multiplier is 0 in the branch.
+    Such a start must not be traced or a batch, because its multipliers decide.
     `stop`: the value of the parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the branch in both
     directions. `method`: a `PseudoArclength`. `integrator`: an `Integrator`, or one for each mode, `{"stance": ..., "flight":
     ...}`; by default the orbit's. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
@@ -114,7 +115,8 @@ def continuation(
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
     size = jnp.where(size > 0, size, 1)
     unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])
-    found = branch_from(unfolding, *_directions(unfolding.join(orbit.before, values), interval), interval, method)
+    start = _directions(unfolding.join(orbit.before, values), interval)
+    found = branch_from(unfolding, *start, interval, method)
     return raise_branch("continuation", found) if throw else found
 
 
@@ -129,6 +131,11 @@ def _of_family(orbit: PeriodicOrbit | Equilibrium) -> PeriodicOrbit:
     ):
         near = float(jnp.finfo(orbit.x.dtype).eps) ** NEAR_ONE
         ones = int(np.sum(np.abs(orbit.multipliers - 1) < near)) + in_family
+    elif isinstance(orbit, PeriodicOrbit) and len(orbit.return_jacobian):
+        raise ValueError(
+            "continuation: without where= the family of one orbit whose multipliers are known is followed, and this orbit is "
+            "traced or a batch. Call it outside of jit and vmap, for one orbit, or give where=, as lambda params: params.slope."
+        )
     if not isinstance(orbit, PeriodicOrbit) or ones != 1:
         raise ValueError(
             "continuation: without where=, such as lambda params: params.slope, the family of an orbit with one multiplier 1 is "
@@ -161,8 +168,13 @@ def branch_from(
 ) -> Branch:
     """The branch followed in the directions `ways`, each from the point near its `v0` at which `border @ (v - v0)` is zero; all
     of shape `(directions, unknowns)`."""
-    accept = jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
+    accept = _acceptable(unfolding, v0)
     return Branch(unfolding, curves_from(unfolding, v0, border, ways, interval, method, accept), accept, method)
+
+
+def _acceptable(unfolding: Unfolding, v0: Array) -> Array:
+    """The largest residual of a point of a branch."""
+    return jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
 
 
 def curves_from(unfolding: Equation, v0, border, ways, interval: Interval, method: PseudoArclength, accept) -> Curve:

@@ -329,14 +329,18 @@ def raise_branch(name: str, found: AnyCurve) -> AnyCurve:
 
 
 def _turns_tangent(curves: Curve, k: int) -> bool:
-    """Whether a guard of orbits along a curve falls ever slower towards its end, and not because the orbits shrink. Beyond the
-    guard is not met, or, as by symmetry, three times: then the corrector finds the state at another crossing."""
-    rates = getattr(curves.aux, "guard_rates", None)
-    if rates is None or not curves.started[k]:
+    """Whether a guard of orbits along a curve falls ever slower towards its end, in units of the duration of its arc, and not
+    because the orbits shrink. Beyond the guard is not met, or, as by symmetry, three times: then the corrector finds the state at
+    another crossing."""
+    if not hasattr(curves.aux, "guard_rates") or not curves.started[k]:
         return False
     points = slice(int(curves.count[k]))
-    rates, size = np.abs(rates[k, points]), np.max(np.abs(curves.v[k, points, :-1]), axis=1)
-    return bool(np.any(rates[-1] * np.max(size) < SLOW * size[-1] * np.max(rates, axis=0)))
+    rates, elapsed = (np.asarray(each)[k, points] for each in (curves.aux.guard_rates, curves.aux.elapsed))
+    falls = np.abs(rates) * np.diff(elapsed, axis=-1, prepend=0).reshape(rates.shape)
+    size = np.max(np.abs(curves.v[k, points, :-1]), axis=1)
+    slow = falls[-1] * np.max(size) < SLOW * size[-1] * np.max(falls, axis=0)
+    # Extrapolated from the last two points, the rate is zero within a few steps; otherwise the curve ends for another reason.
+    return bool(np.any(slow & (falls[-1] < 0.8 * falls[-2:][0])))
 
 
 def result_of(curves: Curve) -> RESULTS:

@@ -37,7 +37,7 @@ Quantity = Callable[[Time, State, Params], Scalar]
 class Level(eqx.Module):
     """Parameters of orbits on a level of a conserved quantity, $(p, c)$.
 
-    **Attributes:** `params`: $p$, those of the system, whose attributes are attributes of the level too. `conserved`: $c$, the
+    **Attributes:** `params`: $p$, those of the system, whose attributes and items are the level's too. `conserved`: $c$, the
     quantity's value, in its own unit; a number as other parameters are.
 
     **Example:**
@@ -60,6 +60,9 @@ class Level(eqx.Module):
             raise AttributeError(name)
         return getattr(self.params, name)
 
+    def __getitem__(self, key: Any) -> Any:
+        return self.params[key]
+
 
 class Family(eqx.Module):
     r"""Parameters of the orbits of a family whose conserved quantity is not known. Of the pre-impact state $y$ before a lap $S$,
@@ -70,7 +73,7 @@ class Family(eqx.Module):
     lap conserves a quantity with the gradient $w$; and the equation is regular if $l t \ne 0$ too. So $c$ is a coordinate of the
     family.
 
-    **Attributes:** `params`: those of the system, whose attributes are attributes of the family too. `distance`: $c$. `start`:
+    **Attributes:** `params`: those of the system, whose attributes and items are the family's too. `distance`: $c$. `start`:
     $y_0$. `along`: $l = t_R R'$, of the unit tangent $t_R$ of the states just after the jump $R$ that closes the orbit. `push`:
     $b$.
 
@@ -87,6 +90,9 @@ class Family(eqx.Module):
         if name.startswith("__") or name in ("params", "distance", "start", "along", "push"):
             raise AttributeError(name)
         return getattr(self.params, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.params[key]
 
     def forced(self, y: State) -> State:
         """What the equation adds to the end of a lap from `y`; zero at its solutions."""

@@ -23,6 +23,7 @@ from .._continuation.branch import Branch
 from .._flow.integrator import for_modes, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._numerics.eager import compiles_fast
 from .._numerics.newton import find_root
+from .._orbit.level import Family
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.prescribed import Prescribed, prescribed_at, Quantity
@@ -288,6 +289,11 @@ def sweep(
     if int(orbit.result._value) != int(RESULTS.successful._value):
         raise ValueError(
             "sweep: the search for the start orbit did not succeed. Give an orbit whose result is successful."
+        )
+    if isinstance(orbit.params, Family):
+        raise ValueError(
+            "sweep: this orbit is one of a family at a distance along it. Follow it over the parameter: continuation(orbit, "
+            "where=..., stop=...)."
         )
     if chunk is not None and chunk < 1:
         raise ValueError(f"sweep: chunk={chunk} must be at least 1.")

@@ -191,8 +191,9 @@ def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:
     """The sequence of modes given as `first,second`; by default the model's sequence."""
     given = text is not None
     sequence = tuple(each.strip() for each in text.split(",")) if given else tuple(model.sequence)
-    if not sequence:
-        other = "Its orbits are a family: use hyjax gait" if hasattr(model, "conserved") else "Use hyjax simulate"
+    family = hasattr(model, "conserved") and not model.sequence
+    if not sequence or family:
+        other = "Its orbits are a family: use hyjax gait" if family else "Use hyjax simulate"
         raise Misuse(f"{short_name(model)}: this model has no sequence of modes to search along. {other}.")
     try:
         model.system.route(sequence)

@@ -83,6 +83,7 @@ def gait(
     missed.
     """
     check_count("--strides", strides, 1, MOST_STRIDES)
+    searched_by = {"--sequence": sequence, "--region": region, "--starts": starts}
     starts = (NEAR_STARTS if start else MOST_STARTS) if starts is None else starts
     check_count("--starts", starts, 1, MOST_POINTS)
     if orbit is not None:
@@ -107,10 +108,11 @@ def gait(
             del vars(model.module)["region"]
     check_outline(model, animate)
     params, values = parse_parameters(model, param)
-    if sequence is None and hasattr(model, "conserved"):
-        if region is not None:
+    if hasattr(model, "conserved"):
+        if given := [option for option, value in searched_by.items() if value is not None]:
             raise Misuse(
-                f"--region: the orbits of {name} are a family, of which that at the energy of its guess is found."
+                f"{', '.join(given)}: the orbits of {name} are a family, of which that at the energy of its guess is found. "
+                "Leave this out."
             )
         orbits, about = orbit_of_family(model, params, strides)
         note = f"of a family: conserved = {about['conserved']:.10g}"

@@ -100,8 +100,9 @@ def test_the_gait_of_a_file_with_a_conserved_quantity(command, tmp_path):
     # Up and down from the height 0.3, to the rounding of a stride.
     assert_allclose(orbit["period"], 2 * np.sqrt(2 * 0.3 / 9.81), rtol=1e-13)
     assert_allclose(record["conserved"], 0.3 * 9.81, rtol=1e-15)
-    refused = command("gait", f"{path}:system", "--region", "0:1,0:1")
-    assert refused.returncode and "are a family" in refused.stderr
+    for option, value in [("--region", "0:1,0:1"), ("--sequence", "flight"), ("--starts", "5")]:
+        refused = command("gait", f"{path}:system", option, value)
+        assert refused.returncode and f"{option}: the orbits of " in refused.stderr and "are a family" in refused.stderr
     shown = command("gait", f"{path}:system", "--param", "restitution=0.8")
     assert shown.returncode and "orbit_not_converged" in shown.stderr
 

@@ -185,3 +185,16 @@ def test_a_section_that_becomes_tangent_by_symmetry():
     assert_allclose(branch.values[-1], -0.25, atol=1e-6)
     # The forced solution of y' = -sin u - 2 b sin 2 u - y at u = 0.
     assert_allclose(branch.x[:, 1], 0.5 + 0.8 * branch.values, atol=1e-9)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("start", [5.0, 0.5])
+def test_a_slow_clock_is_not_tangent(start):
+    """At p = 0.04 the reset jumps. The guard falls at the rate p there, once in the time 1/p, from wherever the branch came."""
+    clock = hj.Mode(lambda t, x, p: jnp.stack([0 * x[0], p]), ("x", "tau"))
+    reset = lambda t, x, p: jnp.stack([0.5 * x[0] + jnp.where(p > 0.04, 0.3, 50.0), 0 * x[1]])
+    system = hj.HybridSystem({"run": clock}, (hj.Transition("run", "run", lambda t, x, p: 1 - x[1], reset),))
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("run",)), jnp.array([0.6, 0.0]), jnp.array(start))
+    branch = hj.continuation(orbit, where=lambda p: p, stop=0.03, throw=False)
+    assert branch.result == hj.RESULTS.orbit_not_converged
+    assert_allclose(branch.values[-1], 0.04, atol=1e-6)

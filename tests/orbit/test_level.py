@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -184,3 +185,25 @@ def test_where_there_is_no_family():
         hj.continuation(two, where=lambda p: p, stop=1.0)
     with pytest.raises(ValueError, match="here 0 are known"):
         hj.continuation(dataclasses.replace(two, multipliers=0 * two.multipliers), stop=1.0)
+    for traced in (
+        jax.jit(lambda orbit: hj.continuation(orbit, stop=1.0).x),
+        lambda orbit: hj.continuation(orbit, stop=1.0),
+    ):
+        with pytest.raises(ValueError, match="this orbit is traced or a batch"):
+            traced(jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, two))
+
+
+@pytest.mark.medium
+def test_over_a_parameter_of_a_dictionary_at_one_distance():
+    """(a, b) -> (a, b / 2 + c a) has b = 2 c a; `sweep`, whose starts do not stay at a distance, refuses."""
+    params = {"c": jnp.array(0.3)}
+    maps = lambda t, x, p: jnp.stack([jnp.zeros(()), x[1], 0.5 * x[2] + p["c"] * x[1]])
+    system = hj.HybridSystem(
+        logistic.modes, (hj.Transition("wait", "wait", lambda t, x, p: 1 - x[0], maps),), logistic.time_unit
+    )
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("wait",)), jnp.array([0.0, 0.2, 0.1]), params, throw=False)
+    member = hj.continuation(orbit, stop=0.5).orbit(-1)
+    more = hj.continuation(member, where=lambda p: p["c"], stop=0.5)
+    assert_allclose(more.x[:, 2], 2 * more.values * more.x[:, 1], rtol=1e-12)
+    with pytest.raises(ValueError, match="Follow it over the parameter: continuation"):
+        hj.sweep(member, where=lambda p: p["c"], values=jnp.array([0.3, 0.4]))
