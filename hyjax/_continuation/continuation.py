@@ -30,6 +30,8 @@ CurveStates = tuple[Curve, Array, Array, Array]
 SLICE = 10
 # Multipliers nearer to 1 than this power of the dtype's resolution count as 1: a double one is known to the root of rounding.
 NEAR_ONE = 0.4
+# The distance, in units of the size of the states, at which a neighbour of an orbit must be an orbit too in a family.
+NEIGHBOUR = 0.02
 
 
 @overload
@@ -73,7 +75,7 @@ def continuation(
     `max_points_reached` where `max_points` were not enough. Where the corrector failed, it is the code of the stride there, such
     as `out_of_phase` where the parameter takes a forced orbit out of step; `grazing` also where a guard or the section becomes
     tangent; or `orbit_not_converged`. `ValueError` unless `where` picks one scalar leaf and `stop` fits its value, or without it
-    one multiplier is 1.
+    one multiplier is 1, and not as at a fold.
 
     **Example:**
 
@@ -86,9 +88,10 @@ def continuation(
 
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
+    family = False
     if where is None and isinstance(orbit.params, Level) and isinstance(orbit, PeriodicOrbit):
         where = lambda level: level.conserved
-    elif where is None:
+    elif family := where is None:
         orbit, where = _of_family(orbit), lambda family: family.distance
     elif isinstance(orbit, PeriodicOrbit) and not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated):
         raise ValueError(
@@ -116,6 +119,8 @@ def continuation(
     size = jnp.where(size > 0, size, 1)
     unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])
     start = _directions(unfolding.join(orbit.before, values), interval)
+    if family and not is_traced(interval):
+        _check_family(unfolding, *start, interval, method)
     found = branch_from(unfolding, *start, interval, method)
     return raise_branch("continuation", found) if throw else found
 
@@ -147,6 +152,27 @@ def _of_family(orbit: PeriodicOrbit | Equilibrium) -> PeriodicOrbit:
     along, push = right[-1] * np.sign(right[-1][np.argmax(np.abs(right[-1]))]) @ jump, left[:, -1] @ jump
     family = Family(params, jnp.zeros_like(orbit.period), orbit.before[0], along, push / jnp.linalg.norm(push))
     return dataclasses.replace(orbit, system=system, params=family)
+
+
+def _check_family(
+    unfolding: Unfolding, v0: Array, border: Array, ways: Array, interval: Interval, method: PseudoArclength
+):
+    """`ValueError` where the equation of a `Family` has a solution near the start that is no orbit: at a fold or branch point its
+    term is of second or third order in the distance. By the program that follows the branch."""
+    size, accept = unfolding.state_scale, _acceptable(unfolding, v0)
+    near = v0.at[:, -1].add(NEIGHBOUR * ways[:, -1] * size / unfolding.scale[0])
+    bounds = interval.scaled(unfolding.origin[0], unfolding.scale[0])
+    empty = _start(unfolding, near, ways, bounds, method)
+    last = _follow(unfolding, near, border, ways, bounds, method, accept, empty, jnp.array(1))[0].last
+    for way, y, end in zip(ways, last.before[:, 0], last.arc_ends[-1][:, -1], strict=True):
+        at = dataclasses.replace(unfolding.params, distance=NEIGHBOUR * way[-1] * size)
+        gap, moved = end - y, jnp.max(jnp.abs(y - at.start))
+        solved = (jnp.max(jnp.abs(gap + at.forced(y))) <= accept * size) & (moved <= 3 * NEIGHBOUR * size)
+        if solved & (jnp.max(jnp.abs(gap)) > 2 * accept * size):
+            raise ValueError(
+                "continuation: the multiplier 1 is that of a fold or branch point, not of a family: neighbouring states do not "
+                "return. Follow an orbit beside this point over a parameter, with where=."
+            )
 
 
 def _directions(v0: Array, interval: Interval) -> tuple[Array, Array, Array]:

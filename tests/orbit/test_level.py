@@ -207,3 +207,17 @@ def test_over_a_parameter_of_a_dictionary_at_one_distance():
     assert_allclose(more.x[:, 2], 2 * more.values * more.x[:, 1], rtol=1e-12)
     with pytest.raises(ValueError, match="Follow it over the parameter: continuation"):
         hj.sweep(member, where=lambda p: p["c"], values=jnp.array([0.3, 0.4]))
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("excess", [lambda a: a**2, lambda a: -(a**3)], ids=["fold", "branch point"])
+def test_the_multiplier_of_a_fold_or_branch_point_is_not_that_of_a_family(excess):
+    """a -> a + a^2, a - a^3: only a = 0 returns, and its multiplier is 1."""
+    maps = lambda t, x, p: jnp.stack([jnp.zeros(()), x[1] + p * excess(x[1]), 0.5 * x[2]])
+    system = hj.HybridSystem(
+        logistic.modes, (hj.Transition("wait", "wait", lambda t, x, p: 1 - x[0], maps),), logistic.time_unit
+    )
+    alone = hj.periodic_orbit(hj.ReturnMap(system, sequence=("wait",)), jnp.zeros(3), jnp.array(1.0), throw=False)
+    for stop in (0.1, (-0.1, 0.1)):
+        with pytest.raises(ValueError, match="is that of a fold or branch point, not of a family"):
+            hj.continuation(alone, stop=stop)
