@@ -66,6 +66,10 @@ def search(
             # A doubling, or a pair that crosses the circle, within the interval is another point.
             alone = FLIP not in kinds and bool(_change(a, b) & {-rank, rank}) and not _turns(places, k, FLIP)
             kinds, simple = ([CROSSING], True) if alone else ([*{*kinds, CROSSING}], False)
+        elif not {*kinds} - {PAIR} and 0 in _change(a, b) and _turns(places, k, CROSSING, 1e-3):
+            # Two multipliers may pass 1 at one point in opposite directions.
+            both = not _turns(places, k, FLIP) and _located(unfolding, CROSSING, a, b, 1e3 * accept, 2) is not None
+            kinds, simple, rank = ([CROSSING], True, 2) if both else (kinds, False, rank)
         middle = None if simple else halfway(a, b)
         if middle is None:
             located = {kind: _located(unfolding, kind, a, b, 1e3 * accept, rank) for kind in kinds}
@@ -153,6 +157,10 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
     """The kinds of special points that the witnesses show in the interval after the point `k`, and whether it is simple."""
     a, b = places[k], places[k + 1]
     flips = {kind for kind in KINDS if changes_sign(a.tests[kind], b.tests[kind])}
+    for end, other in ((a, b),) * (k == 0) + ((b, a),) * (k == len(places) - 2):
+        # A point at an end of the branch, where the sign is that of rounding.
+        small = lambda kind, end=end, other=other: abs(end.tests[kind]) < ZERO * abs(other.tests[kind])
+        flips |= {kind for kind in (FLIP, CROSSING) if small(kind) and abs(other.tests[kind]) > ZERO}
     signs, change = flips - {PAIR}, _change(a, b)
     # Where a pair of multipliers must cross the circle, a neutral saddle may have turned its test function back.
     steady = [kind for kind in KINDS if kind not in flips and (kind != PAIR or 0 in change)]
@@ -173,8 +181,8 @@ def changes_sign(a: float, b: float) -> bool:
     return bool((a >= 0) != (b >= 0) and max(abs(a), abs(b)) > ZERO)
 
 
-def _turns(places: list[Place], k: int, kind: str) -> bool:
-    return _may_turn(places, k, lambda place: place.tests[kind])
+def _turns(places: list[Place], k: int, kind: str, least: float = 0.0) -> bool:
+    return _may_turn(places, k, lambda place: place.tests[kind], least)
 
 
 def _beyond_circle(place: Place) -> float:
@@ -183,9 +191,10 @@ def _beyond_circle(place: Place) -> float:
     return float(min(distances, key=abs, default=np.inf))
 
 
-def _may_turn(places: list[Place], k: int, value: Callable[[Place], float]) -> bool:
-    """Whether a value, such as a test function, of one sign at both ends of an interval may be zero in between: by the parabolas
-    through both ends and a third point, whose difference estimates the error of each."""
+def _may_turn(places: list[Place], k: int, value: Callable[[Place], float], least: float = 0.0) -> bool:
+    """Whether a value, such as a test function, of one sign at both ends of an interval may be zero in between, or below the
+    share `least` of its larger end: by the parabolas through both ends and a third point, whose difference estimates the error
+    of each."""
     a, b = places[k], places[k + 1]
     others = [places[i] for i in (k - 1, k + 2, k - 2, k + 3) if 0 <= i < len(places)][:2]
     fa, fb, *rest = map(value, (a, b, *others))
@@ -199,7 +208,8 @@ def _may_turn(places: list[Place], k: int, value: Callable[[Place], float]) -> b
         return chord + (fc - at) * (s - a.s) * (s - b.s) / ((c.s - a.s) * (c.s - b.s))
 
     one, other = (np.sign(fa + fb) * parabola(c, fc) for c, fc in zip(others, rest, strict=True))
-    return bool(np.min(np.minimum(one, other) - np.abs(one - other)) < 0)
+    lowest = np.min((np.minimum(one, other) - np.abs(one - other))[1:-1])
+    return bool(lowest < least * max(abs(fa), abs(fb)))
 
 
 def _none_crosses(a: Place, b: Place) -> bool:

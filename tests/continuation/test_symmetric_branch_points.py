@@ -113,6 +113,25 @@ def test_two_multipliers_above_1_become_a_pair():
     assert branch.special_points == () and branch.unresolved == ()
 
 
+@pytest.mark.medium
+def test_two_multipliers_pass_1_in_opposite_directions():
+    """r and 2 - r: the determinant, -(r - 1)^2, keeps its sign."""
+    both = lambda x, r: jnp.stack([r * x[0], (2 - r) * x[1]]) - x**3
+    branch = hj.continuation(equal_maps(2, both, 0.83), where=lambda r: r, stop=1.3)
+    (point,) = branch.special_points
+    # Rounding over slopes of 1.
+    assert abs(point.value - 1) < 1e-12 and len(point.kernel) == 3 and branch.unresolved == ()
+
+
+@pytest.mark.medium
+def test_a_branch_point_at_the_end_of_a_branch():
+    """x -> r x - x^2, up to r = 1."""
+    (point,) = hj.continuation(
+        equal_maps(1, lambda x, r: r * x - x**2, 0.5), where=lambda r: r, stop=1.0
+    ).special_points
+    assert point.kind == "branch-point" and abs(point.value - 1) < 1e-12
+
+
 def drops(t, x, r):
     """The heights of two drops, from their mean and half of their difference."""
     return x[0] + jnp.array([1.0, -1.0]) * x[1]
