@@ -339,8 +339,8 @@ def _turns_tangent(curves: Curve, k: int) -> bool:
     falls = np.abs(rates) * np.diff(elapsed, axis=-1, prepend=0).reshape(rates.shape)
     size = np.max(np.abs(curves.v[k, points, :-1]), axis=1)
     slow = falls[-1] * np.max(size) < SLOW * size[-1] * np.max(falls, axis=0)
-    # Extrapolated from the last two points, the rate is zero within a few steps; otherwise the curve ends for another reason.
-    return bool(np.any(slow & (falls[-1] < 0.8 * falls[-2:][0])))
+    # Near-tangent crossings may be lost a little before the rate is zero, where the steps are already short.
+    return bool(np.any(slow & (falls[-1] < falls[-2:][0])))
 
 
 def result_of(curves: Curve) -> RESULTS:

@@ -169,6 +169,15 @@ def test_the_gait_at_which_the_legs_leave_step(pronks):
 
 
 @pytest.mark.slow
+def test_slow_walks_end_where_the_section_is_touched():
+    """The mass is no longer highest at midstance, where the rate of the section falls to 0 by symmetry."""
+    params = biped.Params()
+    orbit = hj.periodic_orbit(biped.step, biped.guess(params), params, conserved=biped.energy)
+    walks = hj.continuation(orbit, stop=0.6, throw=False)
+    assert walks.result == hj.RESULTS.grazing and 1.09 < walks.values[-1] < 1.1
+
+
+@pytest.mark.slow
 def test_walks_whose_energy_is_not_known():
     """The family from the multiplier 1 of one walk: its last has the spectrum of the walk at its energy."""
     params = biped.Params()
