@@ -32,7 +32,8 @@ from .._system.types import Params
 from .._system.where import Where
 from .alignment import match
 from .fitted import Fitted, fitted_of
-from .least_squares import Division, FitProblem, Free, solve, solve_bounded, Start
+from .gauss_newton import Free
+from .least_squares import Division, FitProblem, solve, solve_bounded, Start
 from .links import FlowLinks, MapLinks, measured_of
 from .recording import links_of, Matching, Recording, recording, ways_of
 

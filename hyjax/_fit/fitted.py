@@ -20,7 +20,8 @@ from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import counted_codes, described_code, nan_unless, RESULTS
 from .._system.types import Scalar
-from .least_squares import FitProblem, Free, Solved
+from .gauss_newton import Free
+from .least_squares import FitProblem, Solved
 from .links import FlowLinks
 from .recording import Recording
 

@@ -51,8 +51,9 @@ class Rows(NamedTuple):
         )
 
 
-class Change(NamedTuple):
-    """A change of the unknowns, or a number for each of them."""
+class Free(NamedTuple):
+    """The unknowns, each of the order of 1, a change of them, or a number for each: `theta` of the parameters; `start`, shape
+    `(records, numbers)`; `nodes`: time and state where links begin, shape `(records, links - 1, 1 + size)`, or no links."""
 
     theta: Float[Array, " n"]
     start: Float[Array, "records numbers"]
@@ -64,7 +65,7 @@ class Change(NamedTuple):
         return jnp.append(self.theta, self.start)
 
 
-def sizes_of(rows: Rows, weight: Scalar) -> Change:
+def sizes_of(rows: Rows, weight: Scalar) -> Free:
     """The norms of the columns of all unknowns, none far below the largest. **Arguments:** `rows`: weighted."""
     s, size, n = rows.numbers
     square = lambda each, axes: jnp.sum(each**2, axis=axes)
@@ -72,9 +73,9 @@ def sizes_of(rows: Rows, weight: Scalar) -> Change:
     start = square(rows.links[..., :s], (1, 2)) + square(rows.gaps[..., :s], (1, 2)) + square(rows.closing[..., :s], 1)
     own = lambda each: square(each[:, 1:, :, s : s + size], 2)
     nodes = own(rows.links[:, : rows.gaps.shape[1] + 1]).at[:, :-1].add(own(rows.gaps)) + weight**2
-    found = Change(*map(jnp.sqrt, (theta, start, nodes)))
+    found = Free(*map(jnp.sqrt, (theta, start, nodes)))
     least = jnp.finfo(theta.dtype).eps * jnp.max(jnp.append(found.first, found.nodes))
-    return Change(*(jnp.maximum(each, least) for each in found))
+    return Free(*(jnp.maximum(each, least) for each in found))
 
 
 class Reduced(NamedTuple):
@@ -130,7 +131,7 @@ def without_free_states(rows: Rows, weight: Scalar, damping: Float[Array, "recor
     )
 
 
-def with_free_states(rows: Rows, after: Reduced, first: Float[Array, " numbers"]) -> Change:
+def with_free_states(rows: Rows, after: Reduced, first: Float[Array, " numbers"]) -> Free:
     """The change of all unknowns from that of the parameters and the starts."""
     (s, size, n), records = rows.numbers, len(rows.links)
     theta, start = first[:n], jnp.reshape(first[n:], (records, s))
@@ -143,4 +144,4 @@ def with_free_states(rows: Rows, after: Reduced, first: Float[Array, " numbers"]
 
         return jax.lax.scan(onward, jnp.append(start, jnp.zeros(size, theta.dtype)), solved)[1]
 
-    return Change(theta, start, jax.vmap(one)(start, after.solved))
+    return Free(theta, start, jax.vmap(one)(start, after.solved))

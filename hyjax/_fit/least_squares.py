@@ -40,7 +40,7 @@ from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, Time
-from .gauss_newton import Rows, sizes_of, with_free_states, without_free_states
+from .gauss_newton import Free, Rows, sizes_of, with_free_states, without_free_states
 from .links import FlowLinks, MapLinks, Node, Reached
 from .recording import Links, NONE
 
@@ -55,15 +55,6 @@ DAMPING, LEAST, SMALL = 1e-3, 1e-16, 1e-14
 SETTLED, TINY = 1e-5, 1e-9
 # The largest gap, relative to the state, and the one at which the search ends.
 CLOSED, SHUT = 1e-8, 1e-11
-
-
-class Free(NamedTuple):
-    """The unknowns, each of the order of 1: `theta` of the parameters; `start`, shape `(records, numbers)`; `nodes`: time and
-    state where links begin, shape `(records, links - 1, 1 + size)`, or no links."""
-
-    theta: Float[Array, " n"]
-    start: Float[Array, "records numbers"]
-    nodes: Float[Array, "records nodes coordinates"]
 
 
 class Start(eqx.Module):
@@ -403,7 +394,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         # By the sums of squares that the transformations take out of the rows.
         damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
         expected = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
-        change, _ = ravel_pytree(Free(*change))
+        change, _ = ravel_pytree(change)
         tried = jnp.where(ends, 0, search.tried + 1)
         steps = search.steps + 1
         after = _Search(u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried)
