@@ -98,9 +98,10 @@ def fit(
       `throw`: raise a `SolveError` on failure.
 
     **Returns:** `Fitted`, also under `jit` and `vmap` over the numbers of `data`, `params` and `x0`, by which `values` are
-    differentiable in forward mode, without `bounds`. `result` is `successful`;
-    `undetermined`, where a combination of the parameters changes no residual; `optimum_not_found`; or the code of a simulation,
-    such as `no_crossing` where an event of the data has none in the model. `ValueError` for data that do not fit: the message
+    differentiable in forward mode, without `bounds`. `result` is `successful`; `undetermined`, where a combination of the
+    parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, not under
+    `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an event of the data has none in the
+    model. `ValueError` for data that do not fit: the message
     names the column or the number.
 
     **Example:**
@@ -316,28 +317,39 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
             # Each row that is left out, and each event that is passed, has to pay for itself.
             better = best.result != RESULTS.successful or _marked_square(other) < _marked_square(best)
             best = other if other.result == RESULTS.successful and better else best
-    return best
+    astray = best.result == RESULTS.successful and _events_off(best)[1]
+    return dataclasses.replace(best, result=RESULTS.unmatched_events) if astray else best
 
 
 def _marked_square(fit: Fitted) -> float:
-    """The mean square of the residuals, larger by a half for each mark."""
-    return float(fit.mean_square) * 1.5 ** sum(len(skips) + len(rows) for skips, rows in fit.matching)
+    """The mean square of the residuals, larger for each mark: Schwarz's criterion, by which a mark costs its place among the rows
+    and the number that it frees."""
+    marks = sum(len(skips) + len(rows) for skips, rows in fit.matching)
+    if marks and fit.degrees < 1:
+        return np.inf
+    count = sum(len(each.labels) for each in fit.records)
+    return float(fit.mean_square) * count ** (3 * marks / max(int(fit.degrees), 1))
 
 
 def _suspicious(found: Fitted) -> bool:
     """Whether the fit failed, or an event is off by a quarter of the interval beside it, or by eight standard deviations."""
-    if not (found.result == RESULTS.successful or found.result == RESULTS.undetermined):
-        return True
+    return not (found.result == RESULTS.successful or found.result == RESULTS.undetermined) or any(_events_off(found))
+
+
+def _events_off(found: Fitted) -> tuple[bool, bool]:
+    """Whether an event is off by eight standard deviations, or by a quarter of the interval beside it and no noise of a deviation
+    that is known explains it; and whether the latter."""
     assert found.problem is not None
+    wild, far, known = False, False, not found.estimated
     for record, predicted, residuals in zip(found.records, found.predicted, found.residuals, strict=True):
         rows = np.array([row for row, label in enumerate(record.labels) if label is not None], int)
         times, model = (np.asarray(each)[rows, 0] for each in (record.values, predicted))
         between = np.diff(times, prepend=float(found.problem.start.times[0]))
         near = np.minimum(between, np.append(between[1:], np.inf))
-        wild = not found.estimated and np.any(np.abs(np.asarray(residuals)[rows, 0]) > 8)
-        if wild or np.any((np.abs(times - model) > near / 4) & (near > 0)):
-            return True
-    return False
+        off, size = np.abs(times - model), np.abs(np.asarray(residuals)[rows, 0])
+        wild |= known and bool(np.any(size > 8))
+        far |= bool(np.any((off > near / 4) & (near > 0) & ~(known & (size < 4))))
+    return wild, far
 
 
 def shown(matchings: Sequence[Matching]) -> tuple:

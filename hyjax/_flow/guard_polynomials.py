@@ -8,6 +8,8 @@
   those of the flow's own cubic, so a guard that is linear in state and time is resolved by any step, and is not compared.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -142,6 +144,7 @@ def predicted_fall(candidates: Mask, before: GuardValues, lo: GuardValues, hi: G
 
     Each candidate is positive at `lo` and not at `hi`. The prediction is the middle where Newton's method leads outside.
     """
+    candidates, before, lo, hi = _soonest(lo.g / (lo.g - hi.g), candidates, before, lo, hi)
     v = _newton(quintic(before, lo, hi), lo.g / (lo.g - hi.g))
     v = jnp.where((v > 0) & (v < 1), v, 0.5)
     return lo.dt + (hi.dt - lo.dt) * jnp.min(jnp.where(candidates, v, 1))
@@ -154,6 +157,7 @@ def fall_ahead(falling: Mask, before: GuardValues, start: GuardValues, end: Guar
     A guard that falls less than half as fast there may turn before, and touch its surface: it is left out, because Newton's steps
     towards a double zero are many.
     """
+    falling, before, start, end = _soonest(straight_fall(end), falling, before, start, end)
     span = end.dt - start.dt
     span = jnp.where(span == 0, 1, span)
     coefficients = quintic(before, start, end)
@@ -164,6 +168,19 @@ def fall_ahead(falling: Mask, before: GuardValues, start: GuardValues, end: Guar
     falls = (jnp.abs(value) <= 0.1 * end.g) & (slope < 0.5 * span * end.r)
     near = falling & falls & (ahead > 0) & (ahead <= within)
     return jnp.min(jnp.where(near, ahead, jnp.inf))
+
+
+# Of more guards than this, only the polynomial of the soonest is solved.
+MANY = 16
+
+
+def _soonest(order: Guards, guards: Mask, *points: GuardValues) -> tuple[Any, ...]:
+    """Mask and values of the one of the `guards` that is first in `order`, where there are many; else as they are."""
+    if order.size <= MANY:
+        return guards, *points
+    first = jnp.argmin(jnp.where(guards, order, jnp.inf))
+    one = lambda values: values[first][None]
+    return one(guards), *(GuardValues(point.dt, one(point.g), one(point.r)) for point in points)
 
 
 def straight_fall(end: GuardValues) -> Guards:

@@ -286,11 +286,12 @@ def _sinking(course: Course) -> Callable[..., tuple[Flag, Scalar] | None]:
         depth, least = -end.g, _depth(course, now)
         falling = jnp.maximum(-course.start.r, 0) * (now.last.t - course.t0 + end.dt)
         sinks = now.resting & (depth > 2 * falling + least)
-        # The depth grows with a power of the time.
-        power = jnp.clip(end.dt * end.r / end.g, 1, 16)
-        nearer = end.dt * jnp.clip((8 * least / depth) ** (1 / power), 1e-3, 0.5)
-        shorter = jnp.min(jnp.where(sinks & (depth > 64 * least), nearer, jnp.inf))
-        return jnp.any(sinks), jnp.where(jnp.isfinite(shorter), shorter, 0)
+        # The depth grows with a power of the time. Of several guards, the deepest and the least power.
+        deep = sinks & (depth > 64 * least)
+        deepest = jnp.max(jnp.where(deep, depth / least, 0))
+        power = jnp.clip(jnp.min(jnp.where(deep, end.dt * end.r / end.g, 16)), 1, 16)
+        shorter = end.dt * jnp.clip((8 / deepest) ** (1 / power), 1e-3, 0.5)
+        return jnp.any(sinks), jnp.where(deepest > 0, shorter, 0)
 
     return sinking
 

@@ -168,6 +168,10 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The data do not determine all parameters: a combination of them changes no residual, see `loose`. Fit fewer parameters, "
         "give a prior, or measure something else."
     )
+    unmatched_events = (
+        "The events of the model do not follow those of the data: in the best fit a recorded event is off by more than a quarter "
+        "of the interval beside it. Start nearer, look for false rows, fit other parameters, or give `noise`, if it is so large."
+    )
     stalled = (
         "The minimization ended where its model promises a lower cost and no step of the line search has one. The cost may have "
         "a kink there, such as where an event meets a time at which the controls change. Start elsewhere, take other times, or "

@@ -10,7 +10,7 @@ import scipy.optimize
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax.models import rimless_wheel as wheel
+from hyjax.models import bouncing_ball as ball, rimless_wheel as wheel
 
 LINE = hj.HybridSystem({"line": hj.Mode(lambda t, x, p: -p * x, ("x",))}, ())
 TIMES, ERROR, START = jnp.arange(1.0, 9.0) * 0.5, 0.01, 0.04
@@ -73,3 +73,44 @@ def test_variance_of_the_slope_from_strides():
     variance = np.mean((off[1:] - rate * off[:-1]) ** 2) / (one * (1 - rate**2))
     # The linear theory leaves out terms of the relative size of the noise.
     assert_allclose(variance, np.mean(slopes**2), rtol=1e-2)
+
+
+@pytest.mark.medium
+def test_intensity_and_restitution_through_impacts():
+    """A ball in gusts: heights by the exact law of its flight, and the impacts of the path that was drawn."""
+    gravity, sigma, error, step = 9.81, 0.3, 0.005, 1e-3
+    draw = np.random.default_rng(5)
+    path, (y, v) = [], (1.0, 0.0)
+    for _ in range(2400):
+        # Constant acceleration over a step, and the white force as its mean: the law of the rate is exact.
+        a = -gravity + sigma * draw.standard_normal() / np.sqrt(step)
+        after = y + v * step + a * step**2 / 2
+        if after < 0:
+            s = (-v - np.sqrt(v * v - 2 * a * y)) / a
+            v = -0.8 * (v + a * s)
+            y, v = v * (step - s) + a * (step - s) ** 2 / 2, v + a * (step - s)
+        else:
+            y, v = after, v + a * step
+        path.append(y)
+    times = np.arange(40, 2401, 40) * step
+    heights = jnp.asarray(np.array(path)[39::40] + error * draw.standard_normal(60))[:, None]
+
+    @jax.jit
+    @jax.value_and_grad
+    def cost(u):
+        noise = hj.noise.Noise(flow=lambda t, x, p: jnp.diag(jnp.stack([0.0, jnp.exp(2 * u[1])])))
+        return -hj.noise.kalman_filter(
+            ball.system, jnp.array([1.0, 0.0]), 1e-8 * jnp.eye(2), ball.Params(u[0]), mode="flight", times=jnp.asarray(times),
+            measurements=heights, observe=lambda t, x, p: x[:1], measurement_noise=error**2 * jnp.eye(1), noise=noise,
+            throw=False,
+        ).log_likelihood  # fmt: skip
+
+    value = lambda u: tuple(map(np.asarray, cost(jnp.asarray(u))))
+    found = scipy.optimize.minimize(value, [0.75, 0.0], jac=True)
+    h = 1e-4
+    # By differences of the exact gradient.
+    curvature = np.array([(value(found.x + d)[1] - value(found.x - d)[1]) / (2 * h) for d in np.diag([h, h])])
+    errors = np.sqrt(np.diag(np.linalg.inv((curvature + curvature.T) / 2)))
+    assert np.all(np.abs(found.x - [0.8, np.log(sigma)]) < 3 * errors)
+    # And the record tells both: restitution to two percent, the intensity to a third.
+    assert errors[0] < 0.016 and errors[1] < 0.33
