@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from ._continuation.curve import follow_curve, Interval, joined as joined_points
     from ._continuation.detection import each_once
     from ._continuation.continuation import unfolding_of
+    from ._continuation.isotropy import exchanges, is_symmetry
     from ._continuation.normal_form import normal_form
     from ._continuation.switching import crossing_branches
     from ._sweep import attractor, batches as batches_module, workers

@@ -43,6 +43,7 @@ from .._system.types import Flag, Scalar
 from .curve import PseudoArclength, Stop
 from .grazing import AtTouch, possible_touches, solve_grazing, Touch
 from .invariant_circle import invariant_circles, InvariantCircles
+from .isotropy import APART, isotropies
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
 from .normal_form import normal_form, NormalForm
 from .unfolding import bordered, borders, Unfolding
@@ -118,17 +119,24 @@ class SpecialPoint(Shown):
         than the other half is a daughter by itself."""
         return computed_once(_daughters, self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
 
-    def isotropies(self, symmetries: Mapping[str, Float[Array | np.ndarray, "n n"]]) -> dict[int, tuple[str, ...]]:
+    def isotropies(
+        self, symmetries: Mapping[str, Float[Array | np.ndarray, "n n"]] | None = None
+    ) -> dict[int, tuple[str, ...]]:
         r"""One of the `daughters` out of each set of those that symmetries of the return map take into each other, by its number
         for `switch_branch`, and the symmetries that it keeps.
 
         **Arguments:** `symmetries`: by name, matrices $M$ with $P(M x) = M P(x)$ for the states $x$ of the map, shape `(n, n)`;
-        also their products count. **Returns:** for each number the names of the symmetries $M x = x$ of the states of this
-        branch, but the identity; products as `"one * other"`. `ValueError` for a matrix that moves the orbit at the point, does
-        not commute with its return Jacobian, or takes a daughter to none of them; and for more than 1000 products.
+        also their products count. By default the exchanges of labels in the names of coordinates, such as of `left` and `right`
+        or of `x0` and `x1`, called `"left <> right"`, under which vector fields, guards and resets prove the same to rounding at
+        random states near the orbit, also at another value of the parameter; none for a system without symmetry.
+
+        **Returns:** for each number the names of the symmetries $M x = x$ of the states of this branch, but the identity;
+        products as `"one * other"`. `ValueError` for a matrix that moves the orbit at the point, does not commute with its
+        return Jacobian, or takes a daughter to none of them; and for more than 1000 products.
+
         Source: Golubitsky, Stewart, Schaeffer (1988), *Singularities and Groups in Bifurcation Theory* II, ch. XIII.
         """
-        return _isotropies(self, {name: np.asarray(each) for name, each in symmetries.items()})
+        return isotropies(self, symmetries)
 
     @property
     def values(self) -> np.ndarray:
@@ -320,11 +328,9 @@ _SYSTEMS = {
 }
 
 
-# Of the sphere on which the daughters of a branch point are looked for, in scaled units; of two directions that are one, the
-# sine of the angle between them; and the number of starts for each dimension of the kernel.
-RADIUS, APART, STARTS = 1e-3, 0.1, 32
-# Two matrices of symmetries, or two states, relative to their size, are the same.
-SAME = 1e-6
+# Of the sphere on which the daughters of a branch point are looked for, in scaled units, and the number of starts for each
+# dimension of the kernel.
+RADIUS, STARTS = 1e-3, 32
 
 
 def _daughters(point: SpecialPoint) -> np.ndarray:
@@ -352,57 +358,6 @@ def _daughters(point: SpecialPoint) -> np.ndarray:
             if met not in opposite:
                 found.append(end / np.linalg.norm(end))
     return np.array(found).reshape(-1, count) @ kernel
-
-
-def _isotropies(point: SpecialPoint, symmetries: dict[str, np.ndarray]) -> dict[int, tuple[str, ...]]:
-    x, matrix, unfolding = np.asarray(point.orbit.x), np.asarray(point.orbit.return_jacobian), point.unfolding
-    for name, each in symmetries.items():
-        fits = each.shape == matrix.shape and np.allclose(each @ x, x, rtol=0, atol=SAME * float(unfolding.state_scale))
-        if not fits or not np.allclose(each @ matrix, matrix @ each, rtol=0, atol=SAME * np.max(np.abs(matrix))):
-            raise ValueError(
-                f"isotropies: {name!r} must be a matrix of shape {matrix.shape} that leaves the state of the orbit where it is "
-                "and commutes with the return Jacobian."
-            )
-    key = lambda element: np.rint(element / SAME).astype(int).tobytes()
-    group, known = [("", np.eye(x.size))], {key(np.eye(x.size))}
-    for word, element in group:
-        for name, each in symmetries.items():
-            product = each @ element
-            if key(product) not in known:
-                known.add(key(product))
-                group.append((f"{name} * {word}" if word else name, product))
-        if len(group) > 1000:
-            raise ValueError(f"isotropies: {', '.join(symmetries)} must generate a group of at most 1000 symmetries.")
-    # Variations of the state just after the closing jump, and of the parameter; at right angles to those of the branch.
-    after = lambda v: unfolding.problem.closing_jump(
-        unfolding.split(v)[0][0], unfolding.params_at(unfolding.split(v)[1])
-    )
-    daughters = point.daughters
-    moved = np.concatenate([daughters, np.asarray(point.tangent)[None]])
-    moved = np.append(
-        moved @ np.asarray(jax.jacfwd(after)(point.v)).T / float(unfolding.state_scale), moved[:, -1:], axis=1
-    )
-
-    def across(way: np.ndarray) -> np.ndarray:
-        way = way - moved[-1] * (moved[-1] @ way) / (moved[-1] @ moved[-1])
-        return way / np.linalg.norm(way)
-
-    ways, met, kept = np.array([across(each) for each in moved[:-1]]), set(), {}
-    for k in range(len(daughters)):
-        if k in met:
-            continue
-        kept[k] = ()
-        for word, element in group:
-            image = across(np.append(element @ moved[k, :-1], moved[k, -1]))
-            # Else the symmetry takes one half of a branch to the other half of one.
-            same, turned = (np.linalg.norm(ways - sign * image, axis=1) for sign in (1, -1))
-            if min(np.min(same), np.min(turned)) > APART:
-                raise ValueError(
-                    f"isotropies: {word!r} takes daughter {k} to none of the daughters: it is no symmetry."
-                )
-            met.add(int(np.argmin(same if np.min(same) < APART else turned)))
-            kept[k] += (word,) if word and same[k] < APART else ()
-    return kept
 
 
 @long_run

@@ -49,6 +49,9 @@ def check_isotropies(point):
     alike = {(1, 1): (1, 1), (-1, -1): (1, 1), (1, -1): (1, -1), (-1, 1): (1, -1)}
     found = {alike.get(kind(k), "alone"): kept for k, kept in point.isotropies({"exchange": exchange}).items()}
     assert found == {"alone": (), (1, 1): ("exchange",), (1, -1): ()}
+    assert point.isotropies() == {
+        k: ("0 <> 1",) * len(kept) for k, kept in point.isotropies({"exchange": exchange}).items()
+    }
     # One of the two that move alone, and of the two that move together.
     found = point.isotropies({"exchange": exchange, "turn": turn})
     words = {np.count_nonzero(kind(k)): kept for k, kept in found.items()}

@@ -151,6 +151,10 @@ def test_the_gait_at_which_the_legs_leave_step(pronks):
     ]
     exchange = lambda i, j: np.eye(17)[places(i, j)]
     kept = point.isotropies({"back": exchange(0, 2), "front": exchange(1, 3)})
+    found = point.isotropies()
+    words = {"back": "back_left <> back_right", "front": "front_left <> front_right"}
+    words |= {"front * back": f"{words['front']} * {words['back']}"}
+    assert {k: tuple(words[each] for each in every) for k, every in kept.items()} == found
     assert len(point.daughters) == 14
     assert sorted(map(len, kept.values())) == [0, 1, 1, 1, 1, 3, 3]
     # One that keeps none of the exchanges, one that keeps one and a bound; until the legs of the bound are told apart.
