@@ -56,7 +56,7 @@ class Level(eqx.Module):
     conserved: Scalar
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("params", "conserved"):
+        if name.startswith("__") or name in self.__dataclass_fields__:
             raise AttributeError(name)
         return getattr(self.params, name)
 
@@ -86,13 +86,7 @@ class Family(eqx.Module):
     along: State
     push: State
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("params", "distance", "start", "along", "push"):
-            raise AttributeError(name)
-        return getattr(self.params, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.params[key]
+    __getattr__, __getitem__ = Level.__getattr__, Level.__getitem__
 
     def forced(self, y: State) -> State:
         """What the equation adds to the end of a lap from `y`; zero at its solutions."""

@@ -10,6 +10,9 @@ from typing import Any
 
 from .process import Misuse as Misuse, NotFound as NotFound
 
+# The name of the value of what a model conserves.
+LEVEL = "conserved"
+
 
 @contextlib.contextmanager
 def as_misuse() -> Iterator[None]:
@@ -81,10 +84,13 @@ def resembling(name: str, known: Sequence[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict[str, float] | None = None):
+def parse_parameters(
+    model: ModuleType, settings: list[str] | None, varied: dict[str, float] | None = None, levels: bool = False
+):
     """The model's parameters, and their values by name.
 
     **Arguments:** `settings`: the texts `name=value` of `--param`. `varied`: values of the parameters named by `--where`.
+    `levels`: whether what the model conserves has a value, `conserved`, by default that of its guess: parameters are a `Level`.
     """
     known = [field.name for field in parameter_fields(model)]
     values = {}
@@ -92,12 +98,12 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
         name, equals, text = setting.partition("=")
         if not equals:
             raise Misuse(f"--param: {setting!r} is not name=value, such as {known[0]}=0.1.")
-        check_parameter(model, name, "--param")
+        check_parameter(model, name, "--param", levels)
         if name in values:
             raise Misuse(f"--param: {name} is given twice. Give each parameter once.")
         values[name] = parse_finite(text, f"--param {name}", unit_of_parameter(model, name))
     for name, value in (varied or {}).items():
-        check_parameter(model, name, "--where")
+        check_parameter(model, name, "--where", levels)
         if name in values:
             raise Misuse(f"--param: {name} is varied by --where. Give a parameter its value, or vary it.")
         values[name] = value
@@ -107,10 +113,19 @@ def parse_parameters(model: ModuleType, settings: list[str] | None, varied: dict
 
     try:
         # A class without converters keeps the numbers of Python that it is given.
-        params = jax.tree.map(_as_array, model.Params(**values))
+        params = jax.tree.map(_as_array, model.Params(**_own(values)))
     except (ValueError, TypeError) as error:
         raise Misuse(str(error)) from None
+    if levels and hasattr(model, "conserved"):
+        from .._orbit.level import Level
+
+        value = values[LEVEL] if LEVEL in values else model.conserved(0.0, model.guess(params), params)
+        params, known = Level(params, _as_array(float(value))), [*known, LEVEL]
     return params, {name: float(getattr(params, name)) for name in known}
+
+
+def _own(values: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if name != LEVEL}
 
 
 def _as_array(leaf: Any) -> Any:
@@ -157,9 +172,9 @@ def unit_of_parameter(model: ModuleType, name: str) -> str:
     return fields[name].metadata.get("unit", "") if name in fields else "rad"
 
 
-def check_parameter(model: ModuleType, name: str, option: str) -> None:
-    """`Misuse` for a name that is not that of a parameter."""
-    known = [field.name for field in parameter_fields(model)]
+def check_parameter(model: ModuleType, name: str, option: str, levels: bool = False) -> None:
+    """`Misuse` for a name that is not that of a parameter. `levels`: see `parse_parameters`."""
+    known = [*(field.name for field in parameter_fields(model)), *[LEVEL] * (levels and hasattr(model, "conserved"))]
     if name not in known:
         raise Misuse(
             f"{option}: there is no parameter {name!r}.{resembling(name, known)} The parameters are: {', '.join(known)}."
@@ -182,24 +197,37 @@ def check_ends(model: ModuleType, values: dict[str, float], name: str, ends: Seq
     """
     for end in ends:
         try:
-            model.Params(**{**values, name: float(end)})
+            model.Params(**_own({**values, name: float(end)}))
         except (ValueError, TypeError) as error:
             raise Misuse(f"{bound} {end:g} is out of range. {error}") from None
 
 
-def parse_sequence(model: ModuleType, text: str | None) -> tuple[str, ...]:
-    """The sequence of modes given as `first,second`; by default the model's sequence."""
+def parse_sequence(model: ModuleType, text: str | None, levels: bool = False) -> tuple[str, ...]:
+    """The sequence of modes given as `first,second`; by default the model's sequence. `levels`: of a model whose orbits are a
+    family the mode of its map alone."""
     given = text is not None
+    if levels and hasattr(model, "conserved"):
+        refuse_search(model, {"--sequence": text})
+        return (model.step.mode,)
     sequence = tuple(each.strip() for each in text.split(",")) if given else tuple(model.sequence)
     family = hasattr(model, "conserved") and not model.sequence
     if not sequence or family:
-        other = "Its orbits are a family: use hyjax gait" if family else "Use hyjax simulate"
+        other = "Its orbits are a family: use hyjax gait, continue or sweep" if family else "Use hyjax simulate"
         raise Misuse(f"{short_name(model)}: this model has no sequence of modes to search along. {other}.")
     try:
         model.system.route(sequence)
     except ValueError as error:
         raise Misuse(f"--sequence: {error}") from None
     return sequence
+
+
+def refuse_search(model: ModuleType, options: dict[str, Any]) -> None:
+    """`Misuse` for options of a search that are given for a model whose orbits are a family."""
+    if given := [option for option, value in options.items() if value is not None]:
+        raise Misuse(
+            f"{', '.join(given)}: the orbits of {short_name(model)} are a family, of which that at the energy of its guess is "
+            f"found, or at another one, --param {LEVEL}=VALUE. Leave this out."
+        )
 
 
 def parse_start(model: Any, start: Sequence[str]) -> Any:

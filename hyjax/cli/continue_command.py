@@ -13,6 +13,7 @@ from .arguments import (
     check_count,
     check_ends,
     in_degrees,
+    LEVEL,
     load,
     Misuse,
     NotFound,
@@ -47,7 +48,10 @@ def continue_(
     overwrite: Overwrite = False,
 ):
     """Follow the periodic orbits of a model over a parameter, through folds. Bifurcations, grazing and corners are
-    located."""
+    located.
+
+    Of a model whose orbits are a family, such as biped_slip, --where conserved follows the family by its energy, and another
+    parameter is varied at the energy of the model's guess, or that of --param conserved=VALUE."""
     check_files(plot, out=out, overwrite=overwrite)
     check_count("--strides", strides, 1, MOST_STRIDES)
     check_count("--doublings", doublings, 0, 16)
@@ -57,13 +61,13 @@ def continue_(
     cache = start_jax()
     model = load(name)
     params, values = parse_parameters(
-        model, param, {where: parse_finite(start, "--from", unit_of_parameter(model, where))}
+        model, param, {where: parse_finite(start, "--from", unit_of_parameter(model, where))}, levels=True
     )
     stop = parse_finite(end, "--to", unit_of_parameter(model, where))
     if stop == values[where]:
         raise Misuse(f"--to: {end!r} is the value of --from. Give two different values.")
     check_ends(model, values, where, (stop,), "--to:")
-    modes = parse_sequence(model, sequence)
+    modes = parse_sequence(model, sequence, levels=True)
     check_coordinate(model, modes[0], coordinate, "period")
 
     from .._continuation.continuation import continuation
@@ -144,4 +148,5 @@ def _end(branch) -> str:
         return f"{code}: the branch has {len(branch)} points and comes to {value}. Raise --max-points or --step."
     if code == "stop_not_reached":
         return f"{code}: the branch leads to the other side of its start, and ends at {value}."
-    return f"{code}: no orbit of this sequence of modes was found beyond {value}. Try a smaller --step, or another --sequence."
+    other = "a smaller --step" if branch.parameter == LEVEL else "a smaller --step, or another --sequence"
+    return f"{code}: no orbit of this sequence of modes was found beyond {value}. Try {other}."

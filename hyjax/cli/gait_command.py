@@ -11,12 +11,14 @@ from .arguments import (
     as_misuse,
     check_count,
     in_degrees,
+    LEVEL,
     load,
     Misuse,
     parse_parameters,
     parse_region,
     parse_sequence,
     parse_start,
+    refuse_search,
 )  # fmt: skip
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
@@ -77,7 +79,8 @@ def gait(
     Of a robot's MJCF or URDF file with two feet the steps are those of a walker: one foot stands, the other strikes, and the legs
     change places.
 
-    Of a model whose orbits are a family, such as biped_slip, it is the orbit near the model's guess, at the guess's energy.
+    Of a model whose orbits are a family, such as biped_slip, it is the orbit near the model's guess, at the guess's energy or
+    that of --param conserved=VALUE.
 
     The search goes on until the expected share of guesses that lead to other orbits is 1/4000; orbits to which fewer lead may be
     missed.
@@ -107,15 +110,10 @@ def gait(
             vars(model.module).update(guess=state, start=lambda params: (model.system.names[0], state))
             del vars(model.module)["region"]
     check_outline(model, animate)
-    params, values = parse_parameters(model, param)
+    params, values = parse_parameters(model, param, levels=True)
     if hasattr(model, "conserved"):
-        if given := [option for option, value in searched_by.items() if value is not None]:
-            raise Misuse(
-                f"{', '.join(given)}: the orbits of {name} are a family, of which that at the energy of its guess is found. "
-                "Leave this out."
-            )
-        orbits, about = orbit_of_family(model, params, strides)
-        note = f"of a family: conserved = {about['conserved']:.10g}"
+        refuse_search(model, searched_by)
+        orbits, about, note = orbit_of_family(model, params, strides), {LEVEL: values[LEVEL]}, "of a family"
     else:
         modes = parse_sequence(model, sequence)
         names = model.system.mode(modes[0]).coordinates

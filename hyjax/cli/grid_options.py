@@ -41,11 +41,12 @@ def _parse_axis(text: str, option: str, unit: Callable[[str], str]):
     return name, np.linspace(low, high, int(parts[2]))
 
 
-def parse_grid(model: ModuleType, where: list[str], param: list[str] | None):
-    """The grid of `--where`: parameters at its middle, the same by name, the lens, and the values of each axis."""
+def parse_grid(model: ModuleType, where: list[str], param: list[str] | None, levels: bool = False):
+    """The grid of `--where`: parameters at its middle, the same by name, the lens, and the values of each axis. `levels`: see
+    `parse_parameters`."""
     axes = parse_axes(where, "--where", lambda name: unit_of_parameter(model, name))
     middle = {name: float(values[len(values) // 2]) for name, values in axes.items()}
-    params, values = parse_parameters(model, param, middle)
+    params, values = parse_parameters(model, param, middle, levels)
     for name, each in axes.items():
         check_ends(model, values, name, (each[0], each[-1]), f"--where {name}: its end")
     names = tuple(axes)

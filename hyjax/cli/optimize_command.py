@@ -88,7 +88,7 @@ def optimize(
     cache = start_jax()
     model = load(name)
     check_outline(model, animate)
-    params, values = parse_parameters(model, param)
+    params, values = parse_parameters(model, param, levels=True)
     bounds = parse_bounds(model, over, values)
     wanted, _ = quantity(model, objective, "--objective")
     constraints = parse_constraints(model, subject_to)
@@ -98,7 +98,7 @@ def optimize(
             f"--subject-to: {equations} equations for {len(bounds)} parameter{'s' * (len(bounds) > 1)} leave no choice. Give "
             "more parameters with --over, or fewer equations."
         )
-    modes = parse_sequence(model, sequence)
+    modes = parse_sequence(model, sequence, levels=True)
 
     from .._optimize.interior_point import InteriorPoint
     from .._optimize.objectives import Negative

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from .arguments import Misuse, NotFound, short_name
+from .arguments import LEVEL, Misuse, NotFound, short_name
 
 # The low and the high state of a box.
 Region = tuple[Any, Any]
@@ -74,8 +74,10 @@ def require_orbits(
     """The orbits of `search_orbits` and the region, with a note on stderr if the search ended early. `NotFound` where there is no
     orbit.
 
-    **Arguments:** `values`: the parameters by name.
+    **Arguments:** `values`: the parameters by name; with the value of what is conserved the orbit is that of the family there.
     """
+    if LEVEL in values:
+        return orbit_of_family(model, params, strides), (0.0, 0.0)
     orbits, searched, census = search_orbits(model, params, sequence, strides, cache, starts, region)
     if len(orbits) == 0:
         box = described_region(searched, model.system.mode(sequence[0]).coordinates)
@@ -92,23 +94,33 @@ def require_orbits(
     return orbits, searched
 
 
-def orbit_of_family(model: ModuleType, params, strides: int) -> tuple[Any, dict[str, float]]:
-    """The orbit near the guess of a model with a quantity that is `conserved`, as a batch of one, and the value of the quantity.
-    `NotFound` where there is none."""
+def orbit_of_family(model: ModuleType, level, strides: int) -> Any:
+    """The orbit on a `Level` of what a model conserves, as a batch of one: that near the model's guess, or where there is none
+    the end of a family from the guess's value. `NotFound` where there is none."""
     import equinox as eqx
     import jax
 
+    from .._continuation.continuation import continuation
     from .._orbit.periodic_orbit import periodic_orbit
     from .._results.working import working
     from .._system.results import described_code, RESULTS
 
+    params, wanted = level.params, float(level.conserved)
+    near = ft.partial(periodic_orbit, model.step.repeated(strides), model.guess(params), params, throw=False)
     with working("searching for a periodic orbit"):
-        step = model.step.repeated(strides)
-        orbit = periodic_orbit(step, model.guess(params), params, conserved=model.conserved, throw=False)
-    if orbit.result != RESULTS.successful:
-        raise NotFound(f"{short_name(model)}: {described_code(orbit.result)} Try other parameters, near the defaults.")
-    batch = jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, orbit)
-    return batch, {"conserved": float(orbit.params.conserved)}
+        orbit = near(conserved=(model.conserved, wanted))
+        found = orbit if orbit.result == RESULTS.successful else near(conserved=model.conserved)
+    if found.result != RESULTS.successful:
+        raise NotFound(f"{short_name(model)}: {described_code(found.result)} Try other parameters, near the defaults.")
+    if found is not orbit:
+        family, known = continuation(found, stop=wanted, throw=False), float(found.params.conserved)
+        if family.result != RESULTS.successful:
+            raise NotFound(
+                f"{short_name(model)}: the family leads from {LEVEL} = {known:.6g} to {family.values[-1]:.6g}, and not to "
+                f"{wanted:.6g}. {described_code(family.result)}"
+            )
+        orbit = family.orbit(-1)
+    return jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, orbit)
 
 
 # Of the simulation that leads to where a motion settles: its jumps, and the last of them, whose states are the region's.

@@ -43,6 +43,8 @@ def quantities(model: ModuleType) -> dict[str, Quantity]:
     if hasattr(model, "travel"):
         found["speed"] = objectives.speed(model.travel), ""
         found["step_length"] = objectives.step_length(model.travel), ""
+    elif any("x_rate" in mode.coordinates for mode in model.system.modes.values()):
+        found["speed"] = objectives.speed(), ""
     if any(field.name == "slope" for field in fields(model.Params)):
         found["slope_sensitivity"] = objectives.sensitivity(lambda p: p.slope), f"{model.time_unit}/rad"
     if hasattr(model, "power"):
@@ -107,7 +109,7 @@ def parse_prescribed(model: ModuleType, texts: list[str] | None, solve: str | No
     axes = parse_axes(texts, "--prescribe", lambda name: quantity(model, name, "--prescribe")[1])
     names = tuple(each.strip() for each in solve.split(","))
     for each in names:
-        check_parameter(model, each, "--solve")
+        check_parameter(model, each, "--solve", levels=True)
     if len({*names}) < len(names):
         raise Misuse(f"--solve: {solve!r} names a parameter twice. Name each once.")
     if len(names) != len(axes):
@@ -133,7 +135,7 @@ def parse_bounds(model: ModuleType, texts: list[str], values: dict[str, float]) 
         ends = span.split(":")
         if not equals or len(ends) != 2:
             raise Misuse(f"--over: {text!r} is not name=low:high, such as {next(iter(values))}=0.1:0.2.")
-        check_parameter(model, name, "--over")
+        check_parameter(model, name, "--over", levels=True)
         if name in bounds:
             raise Misuse(f"--over: {name} is given twice. Give each parameter once.")
         low, high = (parse_finite(end, f"--over {name}", unit_of_parameter(model, name)) for end in ends)

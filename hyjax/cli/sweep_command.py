@@ -63,7 +63,8 @@ def sweep(
 ):
     """Solve for a periodic orbit at every point of a grid of parameters, or of quantities of the orbit such as its step length.
 
-    The orbits are stored chunk by chunk.
+    The orbits are stored chunk by chunk. Of a model whose orbits are a family, such as biped_slip, --where conserved=1.1:1.3:20
+    is a sweep over its energy.
     """
     check_files(plot, overwrite=overwrite)
     if resume and out is None:
@@ -84,9 +85,9 @@ def sweep(
     model = load(name)
     if not where and not prescribe:
         raise Misuse("give --where, the parameters to vary, as slope=0.001:0.015:1000, or --prescribe with --solve.")
-    params, values, lens, axes = parse_grid(model, where or [], param)
+    params, values, lens, axes = parse_grid(model, where or [], param, levels=True)
     prescribed, solved = parse_prescribed(model, prescribe, solve, where or [])
-    modes = parse_sequence(model, sequence)
+    modes = parse_sequence(model, sequence, levels=True)
     orbits, _ = require_orbits(model, params, values, modes, strides, cache)
     start = choose_orbit(orbits, orbit, values)
 

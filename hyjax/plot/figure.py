@@ -111,17 +111,18 @@ def open_axes(
 
 def telling(columns: Mapping[str, np.ndarray], values: np.ndarray) -> str:
     """The name of the first coordinate that is not constant, nor on one line or plane with the parameters, as one is that a reset
-    sets; the first of all where there is none.
+    sets, to the rounding of the largest; the first of all where there is none.
 
     **Arguments:** `columns`: the coordinates by name, shape `(points, k)` each. `values`: of the parameters, shape `(points, q)`.
     """
     line = len(np.unique(values, axis=0)) > values.shape[1] + 1
+    least = 1e-13 * max(np.max(np.abs(each), initial=0, where=np.isfinite(each)) for each in columns.values())
     basis = np.column_stack([np.ones(len(values)), *(values.T if line else ())])
     for name, column in columns.items():
         at, height = np.repeat(basis, column.shape[1], axis=0), column.ravel()
         at, height = at[np.isfinite(height)], height[np.isfinite(height)]
         apart = height - at @ np.linalg.lstsq(at, height)[0] if height.size else height
-        if np.max(np.abs(apart), initial=0) > 1e-9 * np.max(np.abs(height), initial=0):
+        if np.max(np.abs(apart), initial=0) > max(1e-9 * np.max(np.abs(height), initial=0), least):
             return name
     return next(iter(columns))
 

@@ -107,6 +107,30 @@ def test_the_gait_of_a_file_with_a_conserved_quantity(command, tmp_path):
     assert shown.returncode and "orbit_not_converged" in shown.stderr
 
 
+@pytest.mark.slow
+def test_the_family_of_a_file_with_a_conserved_quantity(command, tmp_path):
+    """Over the energy E the ball rises to E / g, in the period sqrt(8 E) / g."""
+    path = tmp_path / "lossless.py"
+    path.write_text(BALL)
+
+    def run(*arguments):
+        ran = command(arguments[0], f"{path}:system", "--param", "restitution=1", *arguments[1:], "--json")
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    # To the rounding of a stride, of a Newton iteration and of an optimum.
+    for point in run("continue", "--where", "conserved", "--from", "2", "--to", "5")["points"]:
+        assert_allclose(
+            [point["x0"][0], point["period"]], [point["value"] / 9.81, np.sqrt(8 * point["value"]) / 9.81], rtol=1e-12
+        )
+    swept = run("sweep", "--prescribe", "period=0.5:0.6:3", "--solve", "conserved")
+    assert_allclose(swept["conserved"], (9.81 * np.linspace(0.5, 0.6, 3)) ** 2 / 8, rtol=1e-12)
+    best = run(
+        "optimize", "--over", "conserved=2:5", "--objective", "period", "--subject-to", "period>=0.5", "--first-order"
+    )
+    assert_allclose(best["params"]["conserved"], (9.81 * 0.5) ** 2 / 8, rtol=1e-7)
+
+
 DRIFT = '''"""A count that grows by the year."""
 
 import equinox as eqx

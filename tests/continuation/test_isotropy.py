@@ -61,4 +61,6 @@ def test_legs_of_one_family():
     x[:, 13:] = np.random.default_rng(1).integers(0, 2, (8, 4))
     states = {names: (np.zeros(8), x)}
     same = lambda a, b: is_symmetry(quadruped.system, "gait", images(names, a, b), params, states)
-    assert same("back_left", "back_right") and not same("back_left", "front_left") and not same("left_rate", "right_rate")
+    assert (
+        same("back_left", "back_right") and not same("back_left", "front_left") and not same("left_rate", "right_rate")
+    )

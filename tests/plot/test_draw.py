@@ -84,6 +84,7 @@ def test_the_coordinate_that_tells():
     columns = {"fixed": 0 * values + 0.3, "set": np.tile(2 * values - 1, 3), "free": values**2 + [0, 1e-3, np.nan]}
     assert telling(columns, values) == "free"
     assert telling({name: columns[name] for name in ("fixed", "set")}, values) == "fixed"
+    assert telling({"zero": 1e-16 * columns["free"]} | columns, values) == "free"
     # Two values of a parameter lie on a line always.
     assert telling({name: column[:2] for name, column in columns.items()}, values[:2]) == "set"
 
