@@ -14,7 +14,7 @@ SECTIONS = {
     "multipliers": "objectives.spectral_radius objectives.contraction plot.multiplier_plane",
     "continuation": "continuation Branch PseudoArclength plot.branch_diagram",
     "bifurcations": "SpecialPoint switch_branch locus plot.locus_diagram",
-    "manifolds": "Manifold",
+    "manifolds": "Manifold plot.manifold_figure",
     "normal-forms": "NormalForm",
     "nonsmooth-forms": "NonsmoothForm",
     "circles": "InvariantCircles",

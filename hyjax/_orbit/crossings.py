@@ -65,6 +65,7 @@ class Tangency(NamedTuple):
 
 
 def crossings_of(one: "Manifold", other: "Manifold") -> Crossings:
+    _require_curves(one, other)
     plane = plane_of(one, other)
     a, b = one.x @ plane, other.x @ plane
     u, v = np.diff(a, axis=0)[:, None], np.diff(b, axis=0)[None]
@@ -94,6 +95,13 @@ def crossings_of(one: "Manifold", other: "Manifold") -> Crossings:
     order = [k for k in np.argsort(s) if good[k]]
     order = [k for n, k in enumerate(order) if not n or s[k] - s[order[n - 1]] > 1e-9 * abs(s[k])]
     return Crossings(s[order], t[order], here.x[order], sine[order])
+
+
+def _require_curves(*both: "Manifold") -> None:
+    if any(each.s.ndim > 1 for each in both):
+        raise ValueError(
+            "manifold: crossings and tangencies are those of curves. Give which= one multiplier, as in manifold(0, ...)."
+        )
 
 
 def plane_of(one: "Manifold", other: "Manifold") -> np.ndarray:
@@ -219,6 +227,7 @@ def tangency_of(
     throw: bool,
 ) -> Tangency:
     """`Manifold.tangency`."""
+    _require_curves(one, other)
     if not abs(one.multiplier) > 1 > abs(other.multiplier):
         raise ValueError(
             "tangency: give the stable manifold to the unstable one, as in unstable.tangency(stable, ...)."

@@ -1,14 +1,17 @@
-r"""One-dimensional stable and unstable manifolds of a periodic orbit on its section, and where two of them meet.
+r"""Stable and unstable manifolds of a periodic orbit on its section, curves and surfaces, and where two of them meet.
 
 Let $\mu$ be a simple real multiplier with the eigenvector $q$. The manifold is a curve $W(s) = x^* + s\,q + O(s^2)$ on which the
 return map is linear in the parameter, the parametrization method's equation
 
 $$S(W(s)) = W(\mu s).$$
 
-**Near the orbit** $W = x^* + s\,q + s^2 p(s)$ with a polynomial $p$ in Chebyshev's basis, which Newton's method fits to the
-equation at twice as many points as it has coefficients, on the largest of the intervals $|s| \le r, r/2, r/4, \dots$ on which
-equation and polynomial agree to rounding between those points too, or else to the integrator's tolerance. No derivative of the
-map beyond the first is needed.
+Of two multipliers it is a surface, $s \in \mathbb{R}^2$, $W(s) = x^* + Q s + O(s^2)$, with an orthonormal basis $Q$ of their
+invariant subspace and the matrix $\mu = Q^T\,\mathrm{D}S\,Q$, so that they may be real, equal or complex.
+
+**Near the orbit** $W = x^* + s\,q + s^2 p(s)$ with a polynomial $p$, in Chebyshev's basis for a curve, which Newton's method fits
+to the equation at about twice as many points as it has coefficients, on the largest of the intervals $|s| \le r, r/2, r/4, \dots$
+on which equation and polynomial agree to rounding between those points too, or else to the integrator's tolerance. No derivative
+of the map beyond the first is needed. Of a surface the intervals are disks in a norm in which $\mu$ expands or contracts.
 
 **Farther out** an unstable manifold is $W(s) = S^k(W(s / \mu^k))$. On a stable one $W(s)$ is, step by step outwards, the solution
 of $S(x) = W(\mu s)$ by Newton's method, from a guess that the points found so far give. What is solved for are states $y$ before
@@ -17,7 +20,7 @@ lower dimension: of the solutions $y$ the one nearest to the guess, and $x$ is t
 
 Source: Cabré, Fontich, de la Llave (2005), *The parameterization method for invariant manifolds III*, J. Differential Equations
 218, 444-515; Krauskopf, Osinga (1998), *Growing 1D and quasi-2D unstable manifolds of maps*, J. Comput. Phys. 146, 404-419, for
-the control of distance and angle.
+the control of distance and angle. The mesh of a surface: see `mesh.py`.
 """
 
 import dataclasses
@@ -25,17 +28,19 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.polynomial import chebyshev
 
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
+from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import code_of, numbered_code, RESULTS
 from .._system.where import Where
 from .crossings import Crossings, crossings_of, DEGREE, Tangency, tangency_of
 from .lap import DIVERGED, jumps, LANES, Lap, lap_of, passages, SUCCESSFUL
+from .mesh import beyond, meshed, near_points
 from .return_map import require_map, ReturnMap
 
 if TYPE_CHECKING:
@@ -43,12 +48,15 @@ if TYPE_CHECKING:
 
 # A singular value below this part of the largest one is zero: of a jump to an image of lower dimension.
 RANK = 1e-9
+# The modulus of a multiplier below which it is none of a surface; the degree of the polynomial of one, and the number of passes
+# that are enough to come from anywhere to it.
+ERASED, SURFACE_DEGREE, DEEPEST = 1e-6, 10, 100_000
 # The gap between two points, in units of `spacing`, below which their directions may differ by any angle.
 FOLD = 1e-2
 
 
 class Manifold(Shown):
-    r"""A one-dimensional invariant manifold of a periodic orbit on its section, from `orbit.manifold`: $S(W(s)) = W(\mu s)$.
+    r"""An invariant manifold of a periodic orbit on its section, curve or surface, from `orbit.manifold`: $S(W(s)) = W(\mu s)$.
 
     `manifold(s)` are the states $W(s)$ to the accuracy of the map, for any $s$ between the first and the last point, and of an
     unstable manifold for any $s$ at all; NaN where the map fails. $W(0) = x^*$, $W'(0) = q$.
@@ -63,6 +71,12 @@ class Manifold(Shown):
     that of the map, which fails beyond, or of Newton's method. `before`, `lap`, `coefficients`, `scale`: states before the
     closing jump, the map among these, and the polynomial in `s / scale`.
 
+    **Of a surface** `s` has the shape `(points, 2)`, `multiplier` is a matrix, upper triangular where its eigenvalues are real,
+    and `direction` an orthonormal basis, shape `(n, 2)`. `triangles`: numbers of three points each, shape `(triangles, 3)`,
+    `None` for a curve. Points are neighbours where a triangle has both, and their directions are tangent planes; at sharp folds
+    they are within `spacing / 10`. `arclength` is measured along edges, at most. `border`: numbers of the points at which the
+    surface ends, in order around the orbit, and `ends` their codes; where the map jumps or fails between points, there is a hole.
+
     **Example:**
 
     >>> year = hj.Mode(lambda t, x, p: jnp.array([0.0, 0.0, 1.0]), coordinates=("x", "y", "clock"))
@@ -76,11 +90,11 @@ class Manifold(Shown):
     Source: Cabré, Fontich, de la Llave (2005), J. Differential Equations 218, 444-515.
     """
 
-    s: Float[np.ndarray, " points"]
+    s: Float[np.ndarray, "points *two"]
     x: Float[np.ndarray, "points n"]
     arclength: Float[np.ndarray, " points"]
-    multiplier: float
-    direction: Float[np.ndarray, " n"]
+    multiplier: float | Float[np.ndarray, "2 2"]
+    direction: Float[np.ndarray, "n *two"]
     radius: float
     residual: float
     result: RESULTS
@@ -89,23 +103,37 @@ class Manifold(Shown):
     coefficients: Float[np.ndarray, "degree m"]
     scale: float
     lap: Lap
+    triangles: Int[np.ndarray, "triangles 3"] | None = None
+    border: Int[np.ndarray, " border"] | None = None
 
     def _tables(self):
-        kind = "stable" if abs(self.multiplier) < 1 else "unstable"
-        rows = [(name, getattr(self, name)) for name in ("multiplier", "radius", "residual", "ends")]
-        reach = [("points", str(len(self.s))), ("arclength", f"{self.arclength[0]:.4g} to {self.arclength[-1]:.4g}")]
-        return (Table(f"{kind} manifold", [*[(name, str(value)) for name, value in rows], *reach]),)
+        kind = "stable" if _is_stable(self.multiplier) else "unstable"
+        numbers = np.linalg.eigvals(np.atleast_2d(self.multiplier))
+        rows = [("multiplier", ", ".join(f"{each:.8g}" for each in numbers))]
+        rows += [(name, str(getattr(self, name))) for name in ("radius", "residual", "ends")]
+        reach = f"{np.min(self.arclength):.4g} to {np.max(self.arclength):.4g}"
+        triangles = [] if self.triangles is None else [("triangles", str(len(self.triangles)))]
+        return (Table(f"{kind} manifold", [*rows, ("points", str(len(self.s))), *triangles, ("arclength", reach)]),)
 
     def __call__(self, s) -> Float[np.ndarray, "..."]:
-        """The states $W(s)$, shape `(*s.shape, n)`, NaN where the map fails; `ValueError` beyond the points of a stable one."""
-        at = np.atleast_1d(np.asarray(s, self.x.dtype))
-        flat = at.ravel()
-        low, high = min(self.s[0], -self.radius), max(self.s[-1], self.radius)
-        if abs(self.multiplier) < 1 and np.any((flat < low) | (flat > high)):
-            raise ValueError(f"manifold: s must be from {low:.6g} to {high:.6g}: ask for a greater length.")
+        """The states $W(s)$, shape `(*s.shape, n)`, NaN where the map fails; `ValueError` beyond the points of a stable one.
+
+        **Arguments:** `s`: of any shape; of a surface `(*batch, 2)`, and the states have the shape `(*batch, n)`."""
+        at = np.asarray(s, self.x.dtype)
+        batch = at.shape[: at.ndim - self.s.ndim + 1]
+        if at.shape != (*batch, *self.s.shape[1:]):
+            raise ValueError(f"manifold: s has the shape {at.shape}, which must be (..., 2) on a surface.")
+        flat = at.reshape(-1, *self.s.shape[1:])
+        if _is_stable(self.multiplier) and np.any(beyond(self, flat)):
+            within = "within the border" if self.s.ndim > 1 else f"from {self.s[0]:.6g} to {self.s[-1]:.6g}"
+            raise ValueError(f"manifold: s must be {within}: ask for a greater length.")
         found = self._at(flat)
         x = np.where(found.codes[:, None] == SUCCESSFUL, found.x, np.nan)
-        return x.reshape(*np.shape(s), -1)
+        return x.reshape(*batch, -1)
+
+    def plot(self, ax=None, **options):
+        """A picture of the curve, or of the mesh in three coordinates; see `hyjax.plot.manifold_figure`."""
+        return draw(self, ax, **options)
 
     def crossings(self, other: "Manifold") -> "Crossings":
         """Where this manifold meets another one, of the same orbit (homoclinic points) or another (heteroclinic points).
@@ -148,13 +176,16 @@ class Manifold(Shown):
 
     def _levels(self, s: np.ndarray) -> np.ndarray:
         """The numbers of passes between the polynomial's interval and the points at `s`."""
-        rate = np.log(max(abs(self.multiplier), 1 / abs(self.multiplier)))
-        far = np.log(np.maximum(np.abs(s) / self.radius, 1e-300)) / rate
-        return np.maximum(np.ceil(far - 1e-9), 0).astype(int)
+        return _inward(self, s)[0]
 
     def _at(self, s: np.ndarray) -> "Reached":
-        """The points at `s`, shape `(points,)`, with the derivatives by `s`."""
-        return _reach(self, s)
+        """The points at `s`, shape `(points,)` or `(points, 2)`, with the derivatives by `s`."""
+        y, slope, x, direction, codes = _reach(self, s)
+        return (
+            Reached(y, slope, x, direction, codes)
+            if s.ndim > 1
+            else Reached(y, slope[..., 0], x, direction[..., 0], codes)
+        )
 
 
 class Reached(NamedTuple):
@@ -169,7 +200,7 @@ class Reached(NamedTuple):
 
 def manifold_of(
     orbit: "PeriodicOrbit",
-    which: str | int,
+    which: str | int | tuple[int, int],
     length: float,
     spacing: float | None,
     angle: float,
@@ -180,15 +211,15 @@ def manifold_of(
     """`PeriodicOrbit.manifold`."""
     if np.ndim(orbit.period):
         raise TypeError(f"This is a batch of {len(orbit)} orbits. Choose one, such as orbits[0].")
-    spacing = length / 100 if spacing is None else spacing
-    for name, value in (("length", length), ("spacing", spacing), ("angle", angle), ("max_points", max_points)):
-        if not value > 0:
-            raise ValueError(f"manifold: {name}={value} must be positive.")
     if orbit.x.dtype != np.float64:
         raise ValueError(
             f"manifold: the orbit's states are {orbit.x.dtype}, which must be float64. Enable jax_enable_x64."
         )
-    mu, q = _simple_multiplier(np.asarray(orbit.return_jacobian), which)
+    mu, q = _invariant(np.asarray(orbit.return_jacobian), which)
+    spacing = length / (100 if q.ndim == 1 else 15) if spacing is None else spacing
+    for name, value in (("length", length), ("spacing", spacing), ("angle", angle), ("max_points", max_points)):
+        if not value > 0:
+            raise ValueError(f"manifold: {name}={value} must be positive.")
     around = orbit.step if step is None else step
     require_map(around, "manifold")
     lap = lap_of(around, orbit.params, orbit.period)
@@ -201,20 +232,22 @@ def manifold_of(
             "Give step= a map of the orbit's section."
         )
     # From W = R(V): the derivative of the flow times q is mu V'(0).
-    v = np.linalg.lstsq(np.vstack([by.x[0], by.guard[0][None]]), np.append(q, 0), rcond=RANK)[0]
-    v = by.end[0] @ v / mu if around.sequence is not None else q
+    columns = q.reshape(len(q), -1)
+    v = np.linalg.lstsq(np.vstack([by.x[0], by.guard[0][None]]), np.vstack([columns, 0 * columns[:1]]), rcond=RANK)[0]
+    v = by.end[0] @ v @ np.linalg.inv(np.atleast_2d(mu)) if around.sequence is not None else columns
     start = Manifold(
-        np.zeros(1), np.asarray(orbit.x)[None], np.zeros(1), mu, q, 0.0, np.inf, code_of(DIVERGED), code_of(DIVERGED), y0[None],
-        np.stack([y0, v]), 1.0, lap,
+        0 * columns[:1].reshape(1, *q.shape[1:]), np.asarray(orbit.x)[None], np.zeros(1), mu, q, 0.0, np.inf, code_of(DIVERGED),
+        code_of(DIVERGED), y0[None], np.vstack([y0, v.T]), 1.0, lap,
     )  # fmt: skip
     found = _with_polynomial(start, size)
     if found.radius:
-        found = _extended(found, length, spacing, angle, max_points)
+        found = (_extended if q.ndim == 1 else meshed)(found, length, spacing, angle, max_points)
     return raise_failure("manifold", found) if throw else found
 
 
-def _simple_multiplier(jacobian: np.ndarray, which: str | int) -> tuple[float, np.ndarray]:
-    """A simple real eigenvalue other than 0 and its eigenvector."""
+def _invariant(jacobian: np.ndarray, which: str | int | tuple[int, int]) -> tuple[Any, np.ndarray]:
+    """A simple real eigenvalue other than 0 and its eigenvector; of two a matrix that has them, and an orthonormal basis of their
+    space."""
     values, vectors = np.linalg.eig(jacobian)
     order = np.argsort(-np.abs(values), kind="stable")
     values, vectors = values[order], vectors[:, order]
@@ -224,85 +257,158 @@ def _simple_multiplier(jacobian: np.ndarray, which: str | int) -> tuple[float, n
             raise ValueError(f"manifold: which={which!r} must be 'stable', 'unstable' or the number of a multiplier.")
         if not sides[which].size:
             raise ValueError(f"manifold: the orbit has no {which} multiplier: {values}.")
-        which = int(sides[which][0])
-    if not 0 <= which < len(values):
-        raise ValueError(f"manifold: which={which} must be the number of one of the {len(values)} multipliers.")
-    mu = complex(values[which])
-    apart = np.min(np.abs(np.delete(values, which) - mu), initial=np.inf)
-    if mu.imag or not 1e-6 * np.abs(mu) < apart or not abs(mu) > 1e-9 or abs(abs(mu) - 1) < 1e-9:
+        kept = sides[which][np.abs(values[sides[which]]) > ERASED]
+        which = tuple(kept) if kept.size == 2 else int(sides[which][0])
+    those = np.atleast_1d(which)
+    if those.size > 2 or len({*those}) < those.size or not all(0 <= k < len(values) for k in those):
         raise ValueError(
-            f"manifold: the multiplier {mu:.6g} must be real, simple and neither 0 nor of modulus 1. All are {values}."
+            f"manifold: which={which} must be the number of one of the {len(values)} multipliers, or of two."
         )
-    q = np.real(vectors[:, which])
-    q = q / np.linalg.norm(q)
-    return mu.real, q * np.sign(q[np.flatnonzero(np.abs(q) > 1e-6)[0]])
+    mu, others = values[those], np.delete(values, those)
+    apart = np.min(np.abs(others[:, None] - mu), initial=np.inf, axis=0)
+    good = np.all((1e-6 * np.abs(mu) < apart) & (np.abs(mu) > 1e-9) & (np.abs(np.abs(mu) - 1) >= 1e-9))
+    if not good or abs(np.sum(mu).imag) > 1e-9 or len({*(np.abs(mu) > 1)}) > 1:
+        raise ValueError(
+            f"manifold: the multiplier {', '.join(f'{each:.6g}' for each in mu)} must be real, simple and neither 0 nor of "
+            f"modulus 1, or two on one side of the circle, which=(0, 1), conjugate if complex. All are {values}."
+        )
+    signed = lambda q: q * np.sign(q[np.flatnonzero(np.abs(q) > 1e-6)[0]])
+    if those.size == 1:
+        q = np.real(vectors[:, those[0]])
+        return mu[0].real, signed(q / np.linalg.norm(q))
+    # Their space is the null space of a polynomial of the matrix, also where two are equal. Real Schur form within.
+    null = np.linalg.svd(jacobian @ jacobian - np.sum(mu).real * jacobian + np.prod(mu).real * np.eye(len(values)))[2][
+        -2:
+    ].T
+    first = np.linalg.lstsq(null, vectors[:, those[0]], rcond=None)[0]
+    # Of a complex one the real and the imaginary part, at the phase at which they are orthogonal.
+    first = np.real(first * np.exp(-0.5j * np.angle(np.sum(first**2))))
+    first = null @ first / np.linalg.norm(first)
+    second = null @ np.linalg.svd((null.T @ first)[None])[2][1]
+    q = np.column_stack([signed(first), signed(second)])
+    return q.T @ jacobian @ q, q
+
+
+def _is_stable(mu: Any) -> bool:
+    return bool(abs(np.linalg.det(np.atleast_2d(mu))) < 1)
+
+
+def _outward(mu: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The expanding matrix of the multipliers or of their inverses, and the matrix of a norm in which it expands."""
+    m = np.atleast_2d(mu)
+    outward = np.linalg.inv(m) if _is_stable(m) else m
+    inward, one = np.linalg.inv(outward), np.eye(len(m))
+    if np.linalg.norm(inward, 2) < 1:
+        return outward, one
+    # The sum of squares of lengths on the way inwards, which solves P = 1 + B^T P B.
+    p = np.linalg.solve(np.eye(m.size) - np.kron(inward.T, inward.T), one.ravel()).reshape(m.shape)
+    return outward, np.linalg.cholesky(p / np.min(np.linalg.eigvalsh(p))).T
+
+
+def _inward(found: Manifold, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of passes from the region of the polynomial to the points at `s`, and where they begin, shape `(points, d)`."""
+    outward, shape = _outward(found.multiplier)
+    at, levels, inward = s.reshape(len(s), -1).copy(), np.zeros(len(s), int), np.linalg.inv(outward)
+    for _ in range(DEEPEST):
+        far = np.linalg.norm(at @ shape.T, axis=1) > found.radius * (1 + 1e-9)
+        if not np.any(far):
+            break
+        at[far] = at[far] @ inward.T
+        levels += far
+    return levels, at
 
 
 def _with_polynomial(start: Manifold, size: float) -> Manifold:
-    """The manifold with its polynomial near the orbit, on the largest interval that is found."""
-    mu, lap, (y0, v) = start.multiplier, start.lap, start.coefficients
-    inside = min(1.0, 1 / abs(mu))
-    angles = (np.arange(2 * DEGREE) + 0.5) * np.pi / (2 * DEGREE)
-    # Points to fit, in units of the radius, and points between them.
-    nodes, between = inside * np.cos(angles), inside * np.cos(angles[:-1] + np.diff(angles) / 2)
+    """The manifold with its polynomial near the orbit, on the largest region that is found."""
+    lap, (y0, *v), m = start.lap, start.coefficients, np.atleast_2d(start.multiplier)
+    outward, shape = _outward(m)
+    within = np.linalg.inv(shape)
+    # Points to fit, in units of the radius, and points between them, whose images are within the region too.
+    inside = within if _is_stable(m) else np.linalg.inv(m) @ within
+    nodes, between = (each @ inside.T for each in _regular(len(m)))
     # To rounding, or else to what the integrator promises.
     close = 256 * float(np.finfo(y0.dtype).eps) * size
     coarse = max(close, float(sum(lap.step.integrator_or(Integrator()).tolerances(y0.dtype))) * size)
-    basis, found = lambda s: s[:, None] ** 2 * chebyshev.chebvander(s, DEGREE - 1), start
+    basis, found = lambda z: _terms(z @ shape.T)[0], start
+    # What a jump erases is determined on the image of the region only.
+    image = 1 / np.linalg.norm(shape @ outward @ within, 2) if _is_stable(m) else 1.0
     for halvings in range(12):
         radius = size / 2**halvings
-        of = lambda c, s, r=radius: y0 + s[:, None] * r * v + basis(s) @ c
-        c, last = np.zeros((DEGREE, y0.size)), np.inf
+        of = lambda c, z, r=radius: y0 + r * z @ np.array(v) + basis(z) @ c
+        c, last = np.zeros((basis(nodes[:1]).size, y0.size)), np.inf
         for _ in range(8):
             passage, by, codes = passages(lap, of(c, nodes))
-            off = passage.end - of(c, mu * nodes)
+            off = passage.end - of(c, nodes @ m.T)
             if np.any(codes != SUCCESSFUL) or not np.max(np.abs(off)) < last:
                 break
             last = np.max(np.abs(off))
             rows = np.einsum("pij,pk->pikj", by.end, basis(nodes))
-            rows -= np.einsum("ij,pk->pikj", np.eye(y0.size), basis(mu * nodes))
+            rows -= np.einsum("ij,pk->pikj", np.eye(y0.size), basis(nodes @ m.T))
             c = c - np.linalg.lstsq(rows.reshape(off.size, c.size), off.ravel(), rcond=1e-13)[0].reshape(c.shape)
         passage, _, codes = passages(lap, of(c, between))
-        residual = float(np.max(np.abs(passage.end - of(c, mu * between))))
+        residual = float(np.max(np.abs(passage.end - of(c, between @ m.T))))
         if np.all(codes == SUCCESSFUL) and residual <= (close if found.radius else coarse):
-            # What the map erases is determined on the image of the interval only.
             found = dataclasses.replace(
-                start, radius=radius * min(1.0, abs(mu)), residual=residual, result=RESULTS.successful,
-                coefficients=np.concatenate([[y0, radius * v], c]), scale=radius,
+                start, radius=radius * image, residual=residual, result=RESULTS.successful,
+                coefficients=np.concatenate([[y0], radius * np.array(v), c]), scale=radius,
             )  # fmt: skip
             if residual <= close:
                 break
     return found
 
 
+def _regular(d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points of the interval [-1, 1] or of the unit disk, about twice as many as terms, and points between, `(points, d)`."""
+    n = DEGREE if d == 1 else SURFACE_DEGREE // 2 + 1
+    half = (np.arange(2 * n) + 0.5) * np.pi / (2 * n)
+    nodes, between = np.cos(half)[:, None], np.cos(half[:-1] + np.diff(half) / 2)[:, None]
+    if d == 1:
+        return nodes, between
+    turns = np.arange(2 * SURFACE_DEGREE + 2) * np.pi / (SURFACE_DEGREE + 1)
+    around = lambda r, t: np.stack([r * np.cos(t), r * np.sin(t)], axis=-1).reshape(-1, 2)
+    return around(nodes[:n], turns), around(between[: n - 1], turns + turns[1] / 2)
+
+
+def _terms(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The terms of degree 2 and more of the polynomial, shape `(points, terms)`, and their derivatives, `(points, terms, d)`."""
+    if u.shape[1] == 1:
+        z, t = u, np.eye(DEGREE)
+        p, dp = chebyshev.chebval(z[:, 0], t).T, chebyshev.chebval(z[:, 0], chebyshev.chebder(t)).T
+        return z**2 * p, (2 * z * p + z**2 * dp)[..., None]
+    a, b = np.array([(n - k, k) for n in range(2, SURFACE_DEGREE + 1) for k in range(n + 1)]).T
+    (x, y), power = u.T[:, :, None], lambda x, k: x ** np.maximum(k, 0)
+    return x**a * y**b, np.stack([a * power(x, a - 1) * y**b, b * x**a * power(y, b - 1)], axis=-1)
+
+
 def _reach(found: Manifold, s: np.ndarray) -> Reached:
-    """Points by the polynomial, and from there by passes of the map, forwards or backwards."""
-    mu, lap = found.multiplier, found.lap
-    levels = found._levels(s)
-    outward = mu if abs(mu) > 1 else 1 / mu
-    at = s / outward**levels
+    """Points by the polynomial, and from there by passes of the map, forwards or backwards; derivatives are `(points, m, d)`."""
+    lap, (outward, _) = found.lap, _outward(found.multiplier)
+    levels, at = _inward(found, s)
     y, slope = _polynomial(found, at)
     codes = np.full(len(s), SUCCESSFUL)
     for level in range(np.max(levels, initial=0)):
         (alive,) = np.nonzero((level < levels) & (codes == SUCCESSFUL))
         if not alive.size:
             break
-        at[alive] *= outward
-        if abs(mu) > 1:
+        at[alive] = at[alive] @ outward.T
+        if not _is_stable(found.multiplier):
             passage, by, codes[alive] = passages(lap, y[alive])
-            y[alive], slope[alive] = passage.end, np.einsum("pij,pj->pi", by.end, slope[alive]) / mu
+            y[alive], slope[alive] = passage.end, by.end @ slope[alive] @ np.linalg.inv(outward)
         else:
             y[alive], slope[alive], codes[alive] = _back(found, y[alive], slope[alive], at[alive])
     x, by = jumps(lap, y)
-    return Reached(y, slope, x, np.einsum("pij,pj->pi", by, slope), codes)
+    return Reached(y, slope, x, by @ slope, codes)
 
 
 def _back(found: Manifold, y: np.ndarray, slope: np.ndarray, s: np.ndarray):
     """The points at `s` whose images are those with the states `y`: `(y, slope, codes)`, by Newton's method."""
-    lap, mu = found.lap, found.multiplier
+    lap = found.lap
     target, by, _ = passages(lap, y)
-    goal, tangent = target.x, mu * np.einsum("pij,pj->pi", by.x, slope)
-    y, size = _between(found.s, found.before, s), np.max(np.abs(found.before))
+    goal, tangent = target.x, by.x @ slope @ np.atleast_2d(found.multiplier)
+    y, size = (
+        near_points(found, s) if found.s.ndim > 1 else _between(found.s, found.before, s[:, 0]),
+        np.max(np.abs(found.before)),
+    )
     rounding = np.finfo(y.dtype).eps
     accept = 1e3 * max(rounding, float(sum(lap.step.integrator_or(Integrator()).tolerances(y.dtype)))) * size
     best, slope, least, codes = y.copy(), slope.copy(), np.full(len(s), np.inf), np.full(len(s), DIVERGED)
@@ -318,7 +424,7 @@ def _back(found: Manifold, y: np.ndarray, slope: np.ndarray, s: np.ndarray):
         better = error < least[alive]
         at = alive[better]
         best[at], least[at] = y[at], error[better]
-        slope[at] = np.einsum("pij,pj->pi", inverse[better][:, :, :-1], tangent[at])
+        slope[at] = inverse[better][:, :, :-1] @ tangent[at]
         codes[at] = DIVERGED
         codes[alive[result != SUCCESSFUL]] = result[result != SUCCESSFUL]
         y[alive] -= change
@@ -329,10 +435,11 @@ def _back(found: Manifold, y: np.ndarray, slope: np.ndarray, s: np.ndarray):
 
 
 def _polynomial(found: Manifold, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The states before the closing jump by the polynomial, and their derivatives by `s`."""
-    z, (y0, v, *c) = s[:, None] / found.scale, found.coefficients
-    p, dp = chebyshev.chebval(z[:, 0], np.array(c)).T, chebyshev.chebval(z[:, 0], chebyshev.chebder(np.array(c))).T
-    return y0 + z * v + z**2 * p, (v + 2 * z * p + z**2 * dp) / found.scale
+    """The states before the closing jump by the polynomial, `(points, m)`, and their derivatives by `s`, `(points, m, d)`."""
+    z, (y0, *rest), (_, shape) = s / found.scale, found.coefficients, _outward(found.multiplier)
+    v, c = np.array(rest[: z.shape[1]]), np.array(rest[z.shape[1] :])
+    terms, by = _terms(z @ shape.T)
+    return y0 + z @ v + terms @ c, (v.T + np.einsum("pkd,ki->pid", by @ shape, c)) / found.scale
 
 
 def _between(s: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -346,9 +453,9 @@ def _between(s: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 def _extended(found: Manifold, length: float, spacing: float, angle: float, max_points: int) -> Manifold:
     """The manifold with points on both halves, out to an arclength."""
-    start = _reach(found, np.zeros(1))
+    start = found._at(np.zeros(1))
     ahead = found.radius * np.linspace(-1, 1, 9) / 64
-    first = _reach(found, ahead)
+    first = found._at(ahead)
     found = dataclasses.replace(found, s=ahead, before=first.y, x=first.x, arclength=0 * ahead)
     halves = {sign: [np.zeros(1), start.y, start.x, start.direction, np.zeros(1)] for sign in (-1, 1)}
     pace, count, ends = (dict.fromkeys(halves, value) for value in (found.radius / LANES, LANES, -1))
@@ -356,7 +463,7 @@ def _extended(found: Manifold, length: float, spacing: float, angle: float, max_
         for sign in [sign for sign in halves if ends[sign] < 0]:
             rows = halves[sign]
             s = rows[0][-1] + sign * pace[sign] * np.arange(1, count[sign] + 1)
-            reached = _reach(found, s)
+            reached = found._at(s)
             x, directions = np.concatenate([rows[2][-1:], reached.x]), np.concatenate([rows[3][-1:], reached.direction])
             gaps, turns = np.linalg.norm(np.diff(x, axis=0), axis=1), _turns(directions)
             good = (reached.codes == SUCCESSFUL) & (gaps <= spacing) & ((turns <= angle) | (gaps <= FOLD * spacing))

@@ -173,7 +173,7 @@ class PeriodicOrbit(Shown):
 
     def manifold(
         self,
-        which: str | int,
+        which: str | int | tuple[int, int],
         *,
         length: float,
         spacing: float | None = None,
@@ -182,18 +182,20 @@ class PeriodicOrbit(Shown):
         step: ReturnMap | None = None,
         throw: bool = True,
     ) -> Manifold:
-        r"""The invariant manifold of a simple real multiplier on the section, a curve. $S(W(s)) = W(\mu s)$
+        r"""The invariant manifold of a simple real multiplier on the section, a curve, or of two, a surface. $S(W(s)) = W(\mu s)$
 
-        **Arguments:** `which`: `"stable"` or `"unstable"`, of whose multipliers the one of largest modulus, or the number of a
-        multiplier, from 0. `length`: the arclength of each half, in the units of the states. `spacing`: the largest distance of
-        neighbouring points, by default `length / 100`; `angle`: the largest angle between their directions, rad. `max_points`: of
-        each half. `step`: the map by which it is continued, of which the orbit is a fixed point; by default that of the orbit,
-        which has one sequence of modes: that of a `Section` or a `Stroboscope` takes whatever modes and jumps come. `throw`:
-        raise a `SolveError` where no polynomial near the orbit is found; with `False`, `result` holds the code.
+        **Arguments:** `which`: `"stable"` or `"unstable"`, whose manifold is a surface where two of their multipliers are not
+        zero, else that of the one of largest modulus; or the number of a multiplier, from 0, or of two, real or conjugate.
+        `length`: the arclength of each half, or of a surface along each ray, in the units of the states. `spacing`: the largest
+        distance of neighbouring points, by default `length / 100`, of a surface `length / 15`; `angle`: the largest angle between
+        their directions or tangent planes, rad. `max_points`: of each half, or of the surface. `step`: the map by which it is
+        continued, of which the orbit is a fixed point; by default that of the orbit, which has one sequence of modes: that of a
+        `Section` or a `Stroboscope` takes whatever modes and jumps come. `throw`: raise a `SolveError` where no polynomial near
+        the orbit is found, such as where two real multipliers are 2 and 4 = 2^2; with `False`, `result` holds the code.
 
-        **Returns:** a `Manifold`, not differentiable. Where the map fails a half ends, with the code in `ends`. `ValueError` for
-        arguments that cannot be used, such as a multiplier that is not simple, and for states other than float64; `TypeError`
-        for a batch of orbits.
+        **Returns:** a `Manifold`, not differentiable. Where the map fails a half, or a ray, ends, with the code in `ends`.
+        `ValueError` for arguments that cannot be used, such as a multiplier that is not simple, and for states other than
+        float64; `TypeError` for a batch of orbits.
         """
         return manifold_of(self, which, length, spacing, angle, max_points, step, throw)
 

@@ -20,6 +20,7 @@ from .explore import explore as explore, Explorer as Explorer
 from .fit_figure import fit_figure as fit_figure
 from .gait_map import gait_map as gait_map, GaitMap as GaitMap
 from .ilqr_figure import ilqr_figure as ilqr_figure, plan_figure as plan_figure
+from .manifold_figure import manifold_figure as manifold_figure
 from .optimization_figure import optimization_figure as optimization_figure, optimum_figure as optimum_figure
 from .orbit_axes import (
     multiplier_plane as multiplier_plane,

@@ -8,6 +8,7 @@ from .._flow.trajectory import Trajectory
 from .._optimize.optimized_orbit import OptimizedOrbit
 from .._optimize.optimized_plan import OptimizedPlan
 from .._optimize.optimum_branch import OptimumBranch
+from .._orbit.manifold import Manifold
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate, draw
 from .._sweep.bifurcation_diagram import Diagram
@@ -25,6 +26,7 @@ from .branch_figure import branch_diagram, diagram_figure, equilibrium_diagram, 
 from .estimates_figure import covariance_figure, estimate_figure
 from .fit_figure import fit_figure
 from .ilqr_figure import ilqr_figure, plan_figure
+from .manifold_figure import manifold_figure
 from .optimization_figure import optimization_figure, optimum_figure
 from .orbit_figure import orbit_figure
 from .response_figure import response_figure, tongue_figure
@@ -43,6 +45,7 @@ FIGURES = {
     IlqrSolution: ilqr_figure,
     IsostableResponse: response_figure,
     Locus: locus_diagram,
+    Manifold: manifold_figure,
     OptimizedOrbit: optimization_figure,
     OptimizedPlan: plan_figure,
     OptimumBranch: optimum_figure,
