@@ -157,7 +157,7 @@ def fit(
         closing = MapLinks(lap, link.measured)
     scales, prior = _scales(start, records, system, closing is not None), _prior(prior, unknowns)
 
-    def solved(matchings: Sequence[Matching]) -> Fitted:
+    def solved(matchings: Sequence[Matching], guesses) -> Fitted:
         links = links_of(records, labels.index if labels else lambda label: 0, list(start.times), divided, matchings)
         problem = FitProblem(link, links, _stacked(params), unknowns, start, prior, closing, None, scales)
         if not any(each.spurious for each in matchings):
@@ -298,7 +298,7 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
     """The fit, with recorded events that have no partner in the model left out, and events that were not recorded passed, where a
     fit of event after event fails or leaves residuals that are no noise."""
     nothing = (Matching({}, ()),) * len(records)
-    found = solved(nothing)
+    found = solved(nothing, guesses)
     if is_traced(found) or not labels or not _suspicious(found):
         return dataclasses.replace(found, matching=shown(nothing))
     assert found.problem is not None
@@ -312,11 +312,16 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
             if matchings in done or 2 * dropped > sum(len(each.labels) for each in records):
                 break
             done.append(matchings)
-            other = dataclasses.replace(solved(matchings), matching=shown(matchings))
+            other = dataclasses.replace(solved(matchings, guesses), matching=shown(matchings))
             theta = other.values / found.problem.unknowns.scale
             # Each row that is left out, and each event that is passed, has to pay for itself.
             better = best.result != RESULTS.successful or _marked_square(other) < _marked_square(best)
             best = other if other.result == RESULTS.successful and better else best
+    if best.result == RESULTS.successful and best.matching != shown(nothing):
+        # From there, event after event may succeed.
+        whole = solved(nothing, best.values[None] / found.problem.unknowns.scale)
+        pays = whole.result == RESULTS.successful and _marked_square(best) >= float(whole.mean_square)
+        best = dataclasses.replace(whole, matching=shown(nothing)) if pays else best
     astray = best.result == RESULTS.successful and _events_off(best)[1]
     return dataclasses.replace(best, result=RESULTS.unmatched_events) if astray else best
 
