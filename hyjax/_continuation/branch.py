@@ -1,7 +1,7 @@
 """Branches of periodic orbits: points, special points, tables."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._numerics.eager import long_run
+from .._orbit.chain import Chain
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.installed import needed
@@ -20,8 +21,9 @@ from .._system.results import RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import leaf_names, Where
 from .curve import Curve, PseudoArclength, result_of
-from .detection import search
-from .special_points import locate_grazing, orbit_at, SpecialPoint
+from .detection import search, witness
+from .location import Followed
+from .special_points import locate_grazing, SpecialPoint
 from .unfolding import Unfolding
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class Points(Shown):
         return result_of(self.curves)
 
     @property
-    def _points(self) -> dict[str, np.ndarray]:
+    def _points(self) -> dict[str, Any]:
         return computed_once(_points_of, self)
 
 
@@ -140,11 +142,12 @@ class Branch(Points):
     @property
     def orbits(self) -> PeriodicOrbit:
         """All points as a batch of periodic orbits."""
-        return _orbits(self.unfolding, jnp.asarray(self._points["v"]), self.accept)
+        return _orbits(self.unfolding, *jax.tree.map(jnp.asarray, (self._points["v"], self._points["aux"])))
 
     def orbit(self, i: int) -> PeriodicOrbit:
         """The point number `i` as a periodic orbit."""
-        return _orbits(self.unfolding, jnp.asarray(self._points["v"][i])[None], self.accept)[0]
+        at = lambda leaf: jnp.asarray(leaf[i])
+        return _orbit(self.unfolding, *jax.tree.map(at, (self._points["v"], self._points["aux"])))
 
     # Special points
 
@@ -208,9 +211,8 @@ class Branch(Points):
         return pictures().gait_map(self, model, **options)
 
 
-def columns_of(curves: Curve, tables: Callable[[Curve], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The points of a branch as columns, in the order along the curve; all tangents point in this direction. **Arguments:**
-    `tables`: the columns of all directions, with a leading axis; `v`, `tangent`, `jacobian` and `residuals` are added."""
+def columns_of(curves: Curve) -> dict[str, Any]:
+    """The points of a branch as columns, in the order along the curve; all tangents point in this direction."""
     if isinstance(curves.count, jax.core.Tracer):
         raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
     if curves.count.ndim > 1:
@@ -221,25 +223,25 @@ def columns_of(curves: Curve, tables: Callable[[Curve], dict[str, np.ndarray]]) 
             f"This branch has no points: its first point was not found within stop ({result_of(curves)}). Start from "
             "another orbit, or for switch_branch with another amplitude."
         )
-    own = {"v": host.v, "tangent": host.tangent, "jacobian": host.jacobian, "residuals": host.residual}
-    columns = {}
     # A closed curve is the same in both directions.
     ways = [int(np.argmax(host.closed))] if np.any(host.closed) else range(len(host.count))
-    for name, column in (own | tables(host)).items():
-        columns[name] = column[ways[0]][: host.count[ways[0]]]
-        if len(ways) == 2:
-            # The start is the first point of both directions, except of the two halves of a branch that crosses another.
-            apart = np.max(np.abs(host.v[0, 0] - host.v[1, 0])) > 16 * np.finfo(host.v.dtype).eps
-            back = column[1][0 if apart else 1 : host.count[1]][::-1]
-            columns[name] = np.concatenate([-back if name == "tangent" else back, columns[name]])
-    return columns
+    # The start is the first point of both directions, except of the two halves of a branch that crosses another.
+    same = len(ways) < 2 or np.max(np.abs(host.v[0, 0] - host.v[1, 0])) <= 16 * np.finfo(host.v.dtype).eps
+
+    def along(column: np.ndarray) -> np.ndarray:
+        first, *back = (column[way][: host.count[way]] for way in ways)
+        return np.concatenate([*(each[int(same) :][::-1] for each in back), first])
+
+    signs = np.array([1, -1], host.v.dtype)[: len(host.count), None, None]
+    signs = signs if len(ways) == 2 else np.ones_like(signs)
+    own = {"v": host.v, "tangent": signs * host.tangent, "jacobian": host.jacobian, "residuals": host.residual}
+    return jax.tree.map(along, own | {"aux": host.aux})
 
 
-def _points_of(branch: Points) -> dict[str, np.ndarray]:
-    of_orbits = lambda host: {
-        "periods": host.aux.period, "nodes": host.aux.nodes, "guard_rates": host.aux.guard_rates
-    }  # fmt: skip
-    unfolding, columns = branch.unfolding, columns_of(branch.curves, of_orbits)
+def _points_of(branch: Points) -> dict[str, Any]:
+    unfolding, columns = branch.unfolding, columns_of(branch.curves)
+    chain = columns["aux"]
+    columns |= {"periods": chain.period, "nodes": chain.nodes}
     free = unfolding.origin.size
     columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
     # Rows of the orbit's equation; along a locus the Jacobian has one more row.
@@ -257,7 +259,8 @@ def _special_points_of(branch: Branch) -> tuple[SpecialPoint, ...]:
 
 
 def _search_of(branch: Branch) -> tuple[list[SpecialPoint], list[tuple[float, float]]]:
-    return search(branch.unfolding, branch._points, branch.accept)
+    curve = Followed(branch.unfolding, len(branch.curves.count), branch.method, branch.accept, witness)
+    return search(curve, branch._points)
 
 
 def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
@@ -268,10 +271,9 @@ def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
     phase = np.asarray(branch.curves.last.result._value) == RESULTS.out_of_phase._value
     if way == len(stuck) or not stuck[way] or phase[way]:
         return []
-    i = 0 if first else -1
-    point = locate_grazing(
-        branch.unfolding, jnp.asarray(points["v"][i]), jnp.asarray(points["tangent"][i]), 1e3 * branch.accept
-    )
+    i = 0 if first else len(branch) - 1
+    v, tangent = (jnp.asarray(points[name][i]) for name in ("v", "tangent"))
+    point = locate_grazing(branch.unfolding, branch.orbit(i), v, tangent, 1e3 * branch.accept)
     return [] if point is None else [point]
 
 
@@ -281,8 +283,13 @@ def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
 
 
 @long_run
-def _orbits(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
-    return jax.vmap(lambda v: orbit_at(unfolding, v, accept))(v)
+def _orbit(unfolding: Unfolding, v: Array, chain: Chain) -> PeriodicOrbit:
+    return unfolding.orbit(v, chain)
+
+
+@long_run
+def _orbits(unfolding: Unfolding, v: Array, chain: Chain) -> PeriodicOrbit:
+    return jax.vmap(unfolding.orbit)(v, chain)
 
 
 @long_run

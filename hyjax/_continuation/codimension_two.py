@@ -1,11 +1,15 @@
 r"""Points of codimension two on loci: the equation of a locus, and the search along it.
 
-The condition of a locus is one number besides $F = 0$: the corner $g$ of a bordered matrix that is singular where the multipliers
-are critical. For the multipliers 1 and -1 that is a matrix of `unfolding.py`; for a pair with $\mu_1 \mu_2 = 1$ it is $D^{(2)} -
-I$, with the second compound matrix $D^{(2)}$, whose entries are the minors $D_{ik} D_{jl} - D_{il} D_{jk}$ and whose eigenvalues
-are $\mu_i \mu_j$. So a curve of Neimark-Sacker points passes smoothly through the resonances 1:1 and 1:2, where the pair becomes
-real. The borders are computed anew at every evaluation: the zeros of $g$ do not depend on them, so Newton's method, which takes
-them as constant, stays quadratic.
+The condition of a locus is one number besides $F = 0$: $g$ in
+
+$$\begin{pmatrix} A & b \\ c^T & 0 \end{pmatrix} \begin{pmatrix} v \\ g \end{pmatrix} = \begin{pmatrix} 0 \\ 1 \end{pmatrix},$$
+
+which is zero exactly where $A$ is singular, and regular for suitable $b$, $c$. Its derivatives are second derivatives of the
+flow, and exact, so that Newton's method is quadratic; $b$ and $c$, computed anew at every evaluation, count as constant, because
+the zeros of $g$ do not depend on them. For the multipliers 1 and -1, $A$ is a matrix of `unfolding.py`; for a pair with $\mu_1
+\mu_2 = 1$ it is $D^{(2)} - I$, with the second compound matrix $D^{(2)}$, whose entries are the minors $D_{ik} D_{jl} - D_{il}
+D_{jk}$ and whose eigenvalues are $\mu_i \mu_j$. So a curve of Neimark-Sacker points passes smoothly through the resonances 1:1
+and 1:2, where the pair becomes real.
 
 A point of codimension two is a zero of a test function along the locus. The multipliers that are critical all along are set
 apart; the others give the test functions:
@@ -19,7 +23,7 @@ apart; the others give the test functions:
 | where it meets folds; doublings; pairs | any | $\prod (1 - \mu)$; $\prod (1 + \mu)$; $\prod (1 - \mu_i \mu_j)$ of the others |
 
 Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 9 and Sec. 10.3; Kuznetsov, Meijer (2019), *Numerical
-Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 4, for the compound matrix.
+Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 3, 4, for the bordered and the compound matrix.
 """
 
 import dataclasses
@@ -34,15 +38,18 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
 from .._numerics.eager import long_run
+from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton, Root
 from .._orbit.multipliers import eigenvalues
+from .._orbit.orbit import PeriodicOrbit
+from .._system.types import Scalar
 from .curve import tangent_to
 from .detection import changes_sign, ZERO
 from .grazing import grazing_equation, Touch
 from .normal_form import expansion, FORMS
 from .special_points import grazing_point, locate_grazing, missing, point_at, SpecialPoint
-from .unfolding import bordered, borders, Unfolding
+from .unfolding import Unfolding
 
 PAIR = "neimark-sacker"
 SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
@@ -69,10 +76,16 @@ def locus_equation(unfolding: Unfolding, touch: Touch | None, kind: str) -> Call
     def of_multiplier(v: Array):
         residual, dF, strides = unfolding.evaluate(v)
         matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else _of_pair(unfolding.around(dF))
-        b, c = borders(stop_gradient(matrix), 1)
-        return jnp.append(residual, bordered(matrix, b, c)[0, 0]), strides
+        return jnp.append(residual, _corner(matrix)), strides
 
     return of_multiplier if touch is None else of_touch
+
+
+def _corner(matrix: Float[Array, "n n"]) -> Scalar:
+    """`g` of the matrix bordered by its singular vectors of the smallest singular value."""
+    left, _, right = jnp.linalg.svd(stop_gradient(matrix))
+    whole = jnp.block([[matrix, left[:, -1:]], [right[-1:], jnp.zeros((1, 1), matrix.dtype)]])
+    return solve(whole, jnp.zeros(len(whole), matrix.dtype).at[-1].set(1))[-1]
 
 
 def _of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
@@ -238,7 +251,7 @@ def at_end(unfolding: Unfolding, kind: str, v: Array, tangent: Array, accept: Ar
         scale=unfolding.scale[1:],
     )
     start = one.join(y, values[1:])
-    end = locate_grazing(one, start, jnp.append(tangent[:-2], tangent[-1]), accept)
+    end = locate_grazing(one, _orbit(one, start, accept), start, jnp.append(tangent[:-2], tangent[-1]), accept)
     if end is None or end.touch is None:
         return None
     before, second = one.split(end.v)
@@ -281,10 +294,17 @@ def _grazing_of(unfolding: Unfolding, touch: Touch, v: Array):
 
 
 @long_run
+def _orbit(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
+    unfolding = unfolding.rolled()
+    return unfolding.orbit(v, unfolding.judged(v, unfolding.residual(v)[1], accept))
+
+
+@long_run
 def _point(unfolding: Unfolding, touch: Touch | None, name: str, v, dF, multiplier, tangent, residual, accept):
     unfolding = unfolding.rolled()
     if touch is None:
-        return point_at(unfolding, name, v, dF, multiplier, tangent, residual, accept)
+        orbit = _orbit(unfolding, v, accept)
+        return point_at(unfolding, name, v, dF, multiplier, tangent, residual, orbit)
     _, known = grazing_equation(unfolding, touch, v)
     # The Jacobian's last row, of the guard, is not read.
     columns = jnp.concatenate([dF, dF[:1]])

@@ -10,26 +10,19 @@ import numpy as np
 from jaxtyping import Array
 
 from .._flow.integrator import for_modes, IntegratorLike, without_jacobian
-from .._numerics.eager import long_run
 from .._orbit.level import Family, Level, of_own_params
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
+from .._orbit.verdict import ROUNDING
 from .._results.shown import is_traced
-from .._results.working import working
 from .._system.results import RESULTS
-from .._system.where import leaf_names, one_leaf, Where
+from .._system.where import one_leaf, Where
 from ..phase.equilibrium import Equilibrium, rounding, size_of
 from .branch import Branch
-from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, raise_branch, start_of_curve, Stop
+from .curve import curves_from, Interval, interval_to, point_near, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import EquilibriumBranch
-from .unfolding import Balance, Equation, Unfolding
+from .unfolding import Balance, Unfolding
 
-# `CurveState` in all directions, along a leading axis.
-CurveStates = tuple[Curve, Array, Array, Array]
-# The number of attempted steps between two messages of progress.
-SLICE = 10
-# Multipliers nearer to 1 than this power of the dtype's resolution count as 1: a double one is known to the root of rounding.
-NEAR_ONE = 0.4
 # The distance, in units of the size of the states, at which a neighbour of an orbit must be an orbit too in a family.
 NEIGHBOUR = 0.02
 
@@ -120,7 +113,7 @@ def continuation(
     unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])
     start = _directions(unfolding.join(orbit.before, values), interval)
     if family and not is_traced(interval):
-        _check_family(unfolding, *start, interval, method)
+        _check_family(unfolding, *start, method)
     found = branch_from(unfolding, *start, interval, method)
     return raise_branch("continuation", found) if throw else found
 
@@ -128,19 +121,17 @@ def continuation(
 def _of_family(orbit: PeriodicOrbit | Equilibrium) -> PeriodicOrbit:
     """The orbit as the start of its family, whose conserved quantity is not known."""
     ones, in_family = 0, isinstance(orbit.params, Family)
-    if (
-        isinstance(orbit, PeriodicOrbit)
-        and not is_traced(orbit)
-        and not orbit.period.ndim
-        and len(orbit.return_jacobian)
-    ):
-        near = float(jnp.finfo(orbit.x.dtype).eps) ** NEAR_ONE
-        ones = int(np.sum(np.abs(orbit.multipliers - 1) < near)) + in_family
-    elif isinstance(orbit, PeriodicOrbit) and len(orbit.return_jacobian):
-        raise ValueError(
-            "continuation: without where= the family of one orbit whose multipliers are known is followed, and this orbit is "
-            "traced or a batch. Call it outside of jit and vmap, for one orbit, or give where=, as lambda params: params.slope."
-        )
+    if isinstance(orbit, PeriodicOrbit) and len(orbit.return_jacobian):
+        if is_traced(orbit) or orbit.period.ndim:
+            raise ValueError(
+                "continuation: without where= the family of one orbit whose multipliers are known is followed, and this orbit is "
+                "traced or a batch. Call it outside of jit and vmap, for one orbit, or give where=, as lambda p: p.slope."
+            )
+        singular = np.asarray(orbit.return_jacobian) - np.eye(orbit.x.size, dtype=orbit.x.dtype)
+        left, _, right = np.linalg.svd(singular)
+        # Of the square, so that a double multiplier with one eigenvector counts twice.
+        sizes = np.linalg.svd(singular @ singular)[1]
+        ones = int(np.sum(sizes < np.finfo(sizes.dtype).eps ** ROUNDING * max(1, sizes[0])))
     if not isinstance(orbit, PeriodicOrbit) or ones != 1:
         raise ValueError(
             "continuation: without where=, such as lambda params: params.slope, the family of an orbit with one multiplier 1 is "
@@ -148,23 +139,19 @@ def _of_family(orbit: PeriodicOrbit | Equilibrium) -> PeriodicOrbit:
         )
     system, params = (orbit.system, orbit.params.params) if in_family else (of_own_params(orbit.system), orbit.params)
     jump = jax.jacfwd(lambda y: Problem(orbit.system, orbit.sequence, 1).closing_jump(y, orbit.params))(orbit.before[0])
-    left, _, right = np.linalg.svd(orbit.return_jacobian - jnp.eye(orbit.x.size, dtype=orbit.x.dtype))
     along, push = right[-1] * np.sign(right[-1][np.argmax(np.abs(right[-1]))]) @ jump, left[:, -1] @ jump
     family = Family(params, jnp.zeros_like(orbit.period), orbit.before[0], along, push / jnp.linalg.norm(push))
     return dataclasses.replace(orbit, system=system, params=family)
 
 
-def _check_family(
-    unfolding: Unfolding, v0: Array, border: Array, ways: Array, interval: Interval, method: PseudoArclength
-):
+def _check_family(unfolding: Unfolding, v0: Array, border: Array, ways: Array, method: PseudoArclength):
     """`ValueError` where the equation of a `Family` has a solution near the start that is no orbit: at a fold or branch point its
     term is of second or third order in the distance. By the program that follows the branch."""
     size, accept = unfolding.state_scale, _acceptable(unfolding, v0)
-    near = v0.at[:, -1].add(NEIGHBOUR * ways[:, -1] * size / unfolding.scale[0])
-    bounds = interval.scaled(unfolding.origin[0], unfolding.scale[0])
-    empty = _start(unfolding, near, ways, bounds, method)
-    last = _follow(unfolding, near, border, ways, bounds, method, accept, empty, jnp.array(1))[0].last
-    for way, y, end in zip(ways, last.before[:, 0], last.arc_ends[-1][:, -1], strict=True):
+    for v, row, way in zip(v0, border, ways, strict=True):
+        near = v.at[-1].add(NEIGHBOUR * way[-1] * size / unfolding.scale[0])
+        last = point_near(unfolding, near, row, way, len(ways), method, accept).aux
+        y, end = last.before[0], last.arc_ends[-1][-1]
         at = dataclasses.replace(unfolding.params, distance=NEIGHBOUR * way[-1] * size)
         gap, moved = end - y, jnp.max(jnp.abs(y - at.start))
         solved = (jnp.max(jnp.abs(gap + at.forced(y))) <= accept * size) & (moved <= 3 * NEIGHBOUR * size)
@@ -201,46 +188,3 @@ def branch_from(
 def _acceptable(unfolding: Unfolding, v0: Array) -> Array:
     """The largest residual of a point of a branch."""
     return jnp.asarray(100 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
-
-
-def curves_from(unfolding: Equation, v0, border, ways, interval: Interval, method: PseudoArclength, accept) -> Curve:
-    """The curves of `branch_from`, whose points have residuals of at most `accept`."""
-    bounds = interval.scaled(unfolding.origin[0], unfolding.scale[0])
-    fixed = unfolding, v0, border, ways, bounds, method, accept
-    if is_traced((unfolding, v0, bounds)):
-        return _follow(*fixed, None, jnp.inf)[0]
-    name = leaf_names(unfolding.params)[unfolding.free[0]]
-    with working(f"following a branch over {name}") as say:
-        state, attempts = _start(unfolding, v0, ways, bounds, method), 0
-        while not np.all(state[0].ended):
-            attempts += SLICE
-            state = _follow(*fixed, state, jnp.array(attempts))
-            points, way = np.asarray(state[0].count), np.argmin(state[0].ended)
-            value = unfolding.origin[0] + unfolding.scale[0] * state[0].v[way, points[way] - 1, -1]
-            say(f"point {np.sum(points) - len(points) + 1}, {name} = {float(value):.6g}")
-    return state[0]
-
-
-@long_run
-def _follow(unfolding: Equation, v0, border, ways, bounds, method, accept, state, attempts) -> CurveStates:
-    """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
-    evaluate = lambda v: _evaluate(unfolding, v)
-    judge = lambda v, jacobian, chain: unfolding.judged(v, jacobian, chain, accept)
-
-    def follow(v0, border, way, state):
-        return follow_curve(evaluate, v0, border, way, bounds, method, accept, judge, state, attempts)
-
-    return jax.vmap(follow)(v0, border, ways, state)
-
-
-@long_run
-def _start(unfolding: Equation, v0, ways, bounds, method) -> CurveStates:
-    """The curves in all directions before their first point."""
-    evaluate = lambda v: _evaluate(unfolding, v)
-    return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)
-
-
-@long_run
-def _evaluate(unfolding: Equation, v: Array):
-    """The evaluation at `v`; under `jit`, so that `_start` and `_follow` trace it once."""
-    return unfolding.evaluate(v)

@@ -16,19 +16,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from .._numerics.eager import long_run
 from .._numerics.newton import newton
 from .._results.failure import raise_failure
 from .._results.shown import is_traced, Shown
+from .._results.working import working
 from .._system.results import code_of, RESULTS
 from .._system.types import Flag, Scalar
+from .._system.where import leaf_names
+from .unfolding import Equation
 
 # A guard that falls slower at the end of a curve than this fraction of its fastest rate along the curve is tangent beyond.
 SLOW = 1e-2
+# The number of attempted steps between two messages of progress.
+SLICE = 10
 
 # `v -> (H, dH/dv, aux)`, where `aux.result` is the code of the strides.
 Evaluate = Callable[[Array], tuple[Array, Array, PyTree]]
-# `(v, dH/dv, aux) -> aux` of a root, where `aux.result` is the verdict on its orbit.
-Judge = Callable[[Array, Array, PyTree], PyTree]
+# `(v, aux) -> aux` of a root, where `aux.result` is the verdict on its orbit.
+Judge = Callable[[Array, PyTree], PyTree]
 
 
 class PseudoArclength(eqx.Module):
@@ -142,7 +148,8 @@ class Curve(eqx.Module):
         return self.v[k], self.tangent[k]
 
 
-# A curve so far; the length of the next step; whether this step ends on a bound that the last one passed; and this bound.
+# A curve so far; the length of the next step; whether this step ends on a bound that the last one passed; and this bound. Of
+# several curves, along a leading axis.
 CurveState = tuple[Curve, Scalar, Flag, Scalar]
 
 
@@ -205,7 +212,7 @@ def follow_curve(
         most = jnp.where(first, 20, method.max_iterations)
         root = newton(bordered, predicted, max_iterations=most, accept=accept)
         jacobian, aux = root.aux
-        aux = aux if judge is None else judge(root.y, jacobian, aux)
+        aux = aux if judge is None else judge(root.y, aux)
         tangent = tangent_to(jacobian, jnp.where(first, along, t))
         straight = first | (tangent @ t > 0.9)
         near = first | landing | (jnp.sqrt(jnp.sum((root.y - v) ** 2)) < 3 * jnp.abs(far))
@@ -277,6 +284,92 @@ def start_of_curve(
         arrived=no, astray=no, closed=no, stuck=no, last=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux),
     )  # fmt: skip
     return empty, jnp.asarray(method.step, v0.dtype), no, jnp.asarray(bounds.high, v0.dtype)
+
+
+# Programs of the curves of an equation
+
+
+class Near(NamedTuple):
+    """A point of a curve, `aux` of its evaluation, and whether it was found; else `aux` is that of the last attempt."""
+
+    v: Array
+    tangent: Array
+    jacobian: Array
+    residual: Array
+    aux: PyTree
+    found: Flag
+
+
+def curves_from(equation: Equation, v0, border, ways, interval: Interval, method: PseudoArclength, accept) -> Curve:
+    """The curves in the directions `ways`, each from the point near its `v0` at which `border @ (v - v0)` is zero; with points
+    whose residuals are at most `accept`. `v0`, `border`, `ways`: shape `(directions, unknowns)`."""
+    bounds = interval.scaled(equation.origin[0], equation.scale[0])
+    equation, v0, border, ways, bounds = _strong((equation, v0, border, ways, bounds))
+    follow = lambda state, attempts: _follow(equation, v0, border, ways, bounds, method, accept, state, attempts)
+    if is_traced((equation, v0, bounds)):
+        return follow(None, jnp.inf)[0]
+    name = leaf_names(equation.params)[equation.free[0]]
+    with working(f"following a branch over {name}") as say:
+        state, attempts = _start(equation, v0, ways, bounds, method), 0
+        while not np.all(state[0].ended):
+            attempts += SLICE
+            state = follow(state, jnp.array(attempts))
+            points, way = np.asarray(state[0].count), np.argmin(state[0].ended)
+            value = equation.origin[0] + equation.scale[0] * state[0].v[way, points[way] - 1, -1]
+            say(f"point {np.sum(points) - len(points) + 1}, {name} = {float(value):.6g}")
+    return state[0]
+
+
+def point_near(
+    equation: Equation, v: Array, border: Array, along: Array, ways: int, method: PseudoArclength, accept: Array
+) -> Near:
+    """The point of a curve near `v` at which `border @ (u - v)` is zero, and its tangent in the direction `along`; by the program
+    that followed the curve in so many `ways`, as its first attempt at the first point."""
+    infinite, no = jnp.full((), jnp.inf, v.dtype), jnp.array(False)
+    bounds = Interval(-infinite, infinite, no, no, jnp.ones_like(infinite), jnp.ones(ways, v.dtype))
+    v, border, along = (jnp.broadcast_to(each, (ways, v.size)) for each in (v, border, along))
+    equation, v, border, along, bounds = _strong((equation, v, border, along, bounds))
+    state = _start(equation, v, along, bounds, method)
+    curve, *_ = _follow(equation, v, border, along, bounds, method, accept, state, jnp.array(1))
+    point = (
+        *(np.asarray(each)[:, 0] for each in (curve.v, curve.tangent, curve.jacobian, curve.residual)),
+        curve.last,
+        curve.started,
+    )
+    return Near(*jax.tree.map(lambda leaf: np.asarray(leaf)[0], point))
+
+
+def _strong(tree: PyTree) -> PyTree:
+    """The arrays without weak types, of which JAX compiles other programs."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype) if isinstance(leaf, jax.Array) else leaf, tree)
+
+
+@long_run
+def _follow(equation: Equation, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
+    """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
+    evaluate = lambda v: _evaluate(equation, v)
+    judge = lambda v, aux: equation.judged(v, aux, accept)
+
+    def follow(v0, border, way, state):
+        return follow_curve(evaluate, v0, border, way, bounds, method, accept, judge, state, attempts)
+
+    return jax.vmap(follow)(v0, border, ways, state)
+
+
+@long_run
+def _start(equation: Equation, v0, ways, bounds, method) -> CurveState:
+    """The curves in all directions before their first point."""
+    evaluate = lambda v: _evaluate(equation, v)
+    return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)
+
+
+@long_run
+def _evaluate(equation: Equation, v: Array):
+    """The evaluation at `v`; under `jit`, so that `_start` and `_follow` trace it once."""
+    return equation.evaluate(v)
+
+
+# Intervals and results
 
 
 def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interval:

@@ -1,13 +1,14 @@
 r"""Branches of equilibria over a parameter: folds, Hopf points, branch points and boundary equilibria.
 
-| kind | test function | condition solved together with $F = 0$ |
-|---|---|---|
-| fold | the tangent's component along the parameter | $g = 0$ of $A = D_yF$ |
-| hopf | $\prod_{i<j} (\mu_i + \mu_j)$ | $g = 0$, complex, of $A - i\omega I$ |
-| branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of $dF$, two entries; $F + \nu b = 0$ in place of $F = 0$ |
-| boundary | a limit of the mode: its domain, or a guard | the limit is zero |
+| kind | test function |
+|---|---|
+| fold | the tangent's component along the parameter |
+| hopf | $\prod_{i<j} (\mu_i + \mu_j)$ |
+| branch-point | $\det$ of $dF$ bordered by the tangent |
+| boundary | a limit of the mode: its domain, or a guard |
 
-$g$ is the corner of the bordered system, see `unfolding.py`. At a Hopf point $z' = i\omega z + c\,z|z|^2$ to third order, with
+The zeros are located along the branch, see `location.py`; at a Hopf point, of the real part of the pair. There
+$z' = i\omega z + c\,z|z|^2$ to third order, with
 
 $$c = \tfrac12\,p\,\big(C(q, q, \bar q) + B(\bar q, h_{20}) + 2B(q, h_{11})\big), \quad h_{20} = (2i\omega - A)^{-1}B(q, q),
 \quad h_{11} = -A^{-1}B(q, \bar q),$$
@@ -24,6 +25,7 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, Secs. 5.4, 1
 (2008), *Piecewise-smooth Dynamical Systems*, ch. 5.
 """
 
+import itertools
 from typing import NamedTuple
 
 import equinox as eqx
@@ -35,9 +37,6 @@ from jaxtyping import Array, Complex, Float
 from .._flow.jump import reset
 from .._numerics.eager import short_run
 from .._numerics.elimination import det, solve
-from .._numerics.linearize import with_columns
-from .._numerics.newton import newton
-from .._orbit.multipliers import eigenvalues
 from .._results.registry import draw
 from .._results.shown import computed_once, lanes, Shown
 from .._results.table import Table
@@ -58,7 +57,8 @@ from ..phase.equilibrium import (
 )
 from .branch import columns_of
 from .curve import Curve, PseudoArclength, result_of
-from .unfolding import Balance, bordered, borders
+from .location import crossing_between, Followed, Place, places_of, zero_between
+from .unfolding import Balance
 
 KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")
 # Of a pair on the imaginary axis, a growth along the branch, in units of its frequency and of the way to `stop`, and a first
@@ -252,39 +252,37 @@ def _equilibria_of(branch: EquilibriumBranch) -> Equilibrium:
 
 
 def _points_of(branch: EquilibriumBranch) -> dict[str, np.ndarray]:
-    return columns_of(branch.curves, lambda host: {})
+    return columns_of(branch.curves)
 
 
 # Special points
 
 
 def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tuple[tuple[float, float], ...]]:
-    points, equation = branch._points, branch.balance
-    tests = jax.tree.map(
-        np.asarray, _tests(equation, *(jnp.asarray(points[name]) for name in ("v", "jacobian", "tangent")))
-    )
+    curve = Followed(branch.balance, len(branch.curves.count), branch.method, branch.accept, _witness)
     found, unresolved = [], []
-    for k in range(len(branch) - 1):
-        here = []
-        for kind, values in tests.items():
-            for i in np.flatnonzero((values[k] >= 0) != (values[k + 1] >= 0)):
-                share = values[k, i] / (values[k, i] - values[k + 1, i])
-                mix = lambda name, share=share, k=k: jnp.asarray(
-                    (1 - share) * points[name][k] + share * points[name][k + 1]
-                )
-                start, step = (mix("v"), mix("jacobian")), points["v"][k + 1] - points["v"][k]
-                if kind == "hopf" and not np.any(np.iscomplex(eigenvalues(start[1][:, :-1]))):
-                    continue  # a neutral saddle
-                v, omega, residual, converged = _located(equation, kind, int(i), *start, 1e3 * branch.accept)
-                along = float((np.asarray(v) - points["v"][k]) @ step / (step @ step))
-                if not converged or not -1e-6 <= along <= 1 + 1e-6:
-                    unresolved.append((float(branch.values[k]), float(branch.values[k + 1])))
-                elif point := _point(equation, kind, int(i), v, omega, residual):
-                    here.append((along, point))
+    for k, (a, b) in enumerate(itertools.pairwise(places_of(curve, branch._points))):
+        here, interval = [], (float(branch.values[k]), float(branch.values[k + 1]))
+        flips = [(kind, i) for kind in KINDS for i in np.flatnonzero((a.tests[kind] >= 0) != (b.tests[kind] >= 0))]
+        for kind, i in flips:
+            value = lambda place, kind=kind, i=i: float(_growth(place).real if kind == "hopf" else place.tests[kind][i])
+            if kind == "hopf" and (value(a) >= 0) == (value(b) >= 0):
+                continue  # a neutral saddle
+            place = crossing_between(curve, a, b, 1) if kind == "branch-point" else zero_between(curve, a, b, value)
+            if place is None:
+                unresolved.append(interval)
+            elif point := _point(branch.balance, kind, int(i), place):
+                here.append((place.s, point))
         if not _explains([point.kind for _, point in here], np.real(branch.eigenvalues[k : k + 2])):
-            unresolved.append((float(branch.values[k]), float(branch.values[k + 1])))
+            unresolved.append(interval)
         found += [point for _, point in sorted(here, key=lambda each: each[0])]
     return tuple(_each_once(found)), tuple(dict.fromkeys(unresolved))
+
+
+def _growth(place: Place) -> complex:
+    """The scaled complex eigenvalue next to the imaginary axis, above it; infinite where there is none."""
+    above = place.values[np.imag(place.values) > 0]
+    return complex(min(above, key=lambda value: abs(value.real), default=np.inf))
 
 
 def _explains(kinds: list[str], rates: np.ndarray) -> bool:
@@ -312,19 +310,14 @@ def _each_once(points: list[EquilibriumPoint]) -> list[EquilibriumPoint]:
 
 
 @short_run
-def _tests(equation: Balance, v: Array, jacobian: Array, tangent: Array) -> dict[str, Array]:
-    """The test functions at the points, by kind, shape `(points, functions)`."""
-
-    def one(v, jacobian, tangent):
-        found = equation.at(v)
-        values = found.eigenvalues * equation.time_scale.astype(found.eigenvalues.dtype)
-        sums = values[:, None] + values[None, :]
-        product = jnp.prod(sums[np.triu_indices(len(sums), 1)]).real[None] if len(sums) > 1 else jnp.ones(1, v.dtype)
-        crossing = det(jnp.concatenate([jacobian, tangent[None]]))[None]
-        limits = _limits(equation, v)
-        return dict(zip(KINDS, (tangent[-1:], product, crossing, limits), strict=True))
-
-    return jax.vmap(one)(v, jacobian, tangent)
+def _witness(equation: Balance, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+    """The test functions at a point, by kind, shape `(functions,)`, and the scaled eigenvalues."""
+    found = equation.at(v)
+    values = found.eigenvalues * equation.time_scale.astype(found.eigenvalues.dtype)
+    sums = values[:, None] + values[None, :]
+    product = jnp.prod(sums[np.triu_indices(len(sums), 1)]).real[None] if len(sums) > 1 else jnp.ones(1, v.dtype)
+    crossing = det(jnp.concatenate([jacobian, tangent[None]]))[None]
+    return dict(zip(KINDS, (tangent[-1:], product, crossing, _limits(equation, v)), strict=True)), values
 
 
 def _limits(equation: Balance, v: Array) -> Array:
@@ -333,42 +326,14 @@ def _limits(equation: Balance, v: Array) -> Array:
     return limits_of(equation.start.system, equation.start.mode, x, params, armed=False)
 
 
-@short_run
-def _located(equation: Balance, kind: str, limit: int, v: Array, jacobian: Array, accept: Array):
-    """The unknowns at a special point near `v`; its scaled frequency; the residual; whether Newton's method found it."""
-    k, start, aside = v.size - 1, v, jnp.zeros((), v.dtype)
-    at_start = jacobian[:, :k]
-    if kind == "hopf":
-        values = eigenvalues(at_start)
-        aside = values[jnp.argmin(jnp.where(values.imag > 0, jnp.abs(values.real), jnp.inf))].imag
-        at_start, start = _shifted(at_start, aside), jnp.append(v, aside)
-    b, c = borders(jacobian if kind == "branch-point" else at_start, 1)
-    start = jnp.append(v, 0) if kind == "branch-point" else start
-
-    def system(unknowns):
-        v, rest = unknowns[: k + 1], unknowns[k + 1 :]
-        residual, dF, _ = equation.evaluate(v)
-        if kind == "boundary":
-            return jnp.append(residual, _limits(equation, v)[limit]), None
-        if kind == "branch-point":
-            return jnp.concatenate([residual + rest * b[:, 0], bordered(dF, b, c)[0]]), None
-        matrix = dF[:, :k] if kind == "fold" else _shifted(dF[:, :k], rest[0])
-        g = bordered(matrix, b, c)[0, 0]
-        return jnp.concatenate([residual, jnp.stack([g.real] if kind == "fold" else [g.real, g.imag])]), None
-
-    root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
-    return root.y[: k + 1], root.y[-1] if kind == "hopf" else aside, root.residual, root.converged
-
-
-def _point(
-    equation: Balance, kind: str, limit: int, v: Array, omega: Array, residual: Array
-) -> EquilibriumPoint | None:
-    """The special point at `v`; `None` for a guard that is not armed there."""
+def _point(equation: Balance, kind: str, limit: int, place: Place) -> EquilibriumPoint | None:
+    """The special point at a place; `None` for a guard that is not armed there."""
+    v, residual = jnp.asarray(place.near.v), jnp.asarray(place.near.residual)
     _, params, value = equation.split(v)
     found, nan = equation.at(v), jnp.full((), jnp.nan, v.dtype)
     frequency, coefficient, form, beyond = nan, nan, None, None
     if kind == "hopf":
-        frequency = omega / equation.time_scale
+        frequency = _growth(place).imag / equation.time_scale
         form = hopf_form(equation, v, frequency)
         coefficient = form.c.real / frequency
         if not abs(form.growth.real) * equation.scale[0] > FLAT * frequency:

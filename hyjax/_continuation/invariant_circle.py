@@ -194,7 +194,7 @@ def _follow(
             passed,
         )
 
-    def judge(u, jacobian, aux):
+    def judge(u, aux):
         sizes = spectrum(points(u))[1:]
         rough = jnp.max(sizes[2 * order // 3 :]) > SMOOTH * jnp.max(sizes)
         return dataclasses.replace(aux, result=choose(rough, RESULTS.orbit_not_converged, aux.result))

@@ -211,6 +211,6 @@ def _follow(
     accept = _accept(unfolding)
     evaluate = lambda v: with_columns(equation, v)
     # A grazing orbit touches a guard that may fire in the next lap.
-    judge = (lambda v, jacobian, passed: unfolding.judged(v, jacobian[:-1], passed, accept)) if touch is None else None
+    judge = (lambda v, passed: unfolding.judged(v, passed, accept)) if touch is None else None
     follow = lambda way: follow_curve(evaluate, v0, border, way, bounds, method, accept, judge)[0]
     return jax.vmap(follow)(ways)

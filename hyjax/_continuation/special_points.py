@@ -1,11 +1,11 @@
-r"""Special points of a branch: detected by the sign change of a test function, located by Newton's method.
+r"""Special points of a branch: detected by the sign change of a test function, located as zeros of functions along the branch.
 
-| kind | test function | condition solved together with $F = 0$ |
+| kind | test function | located as zero of |
 |---|---|---|
-| fold | the tangent's component along the parameter | $g = 0$ for the multiplier 1 |
-| period-doubling | $\det(D + I)$ | $g = 0$ for the multiplier -1 |
-| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $g = 0$, complex, for the multiplier $e^{i\theta}$ |
-| branch-point | $\det$ of $dF$ bordered by the tangent | $g = 0$ of this matrix, by interpolation along the branch |
+| fold | the tangent's component along the parameter | the same |
+| period-doubling | $\det(D + I)$ | the same |
+| neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $\lvert\mu\rvert - 1$ of the complex multiplier next to the circle |
+| branch-point | $\det$ of $dF$ bordered by the tangent | $g$ of this matrix, interpolated |
 | with $r$ multipliers 1 | their number above 1 | the same with $g$ of shape $(r, r)$ |
 | grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
 | corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
@@ -14,7 +14,6 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 """
 
 import dataclasses
-import functools as ft
 import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -27,36 +26,30 @@ from jaxtyping import Array, Complex, Float
 
 from .._numerics.eager import long_run
 from .._numerics.elimination import det
-from .._numerics.linearize import with_columns
 from .._numerics.newton import newton, Root
-from .._orbit.chain import Chain, follow_chain, return_matrices
+from .._orbit.chain import Chain
 from .._orbit.level import Family
 from .._orbit.multipliers import eigenvalues
-from .._orbit.orbit import orbit_of, PeriodicOrbit
-from .._orbit.verdict import judged
+from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import diagrams
 from .._results.shown import computed_once, Shown
 from .._system.filippov import border_of, is_tangency, leads_in
-from .._system.results import code_of, RESULTS
-from .._system.types import Flag, Scalar
-from .curve import PseudoArclength, Stop
+from .._system.results import code_of
+from .._system.types import Scalar
+from .curve import Near, PseudoArclength, Stop
 from .grazing import AtTouch, possible_touches, solve_grazing, Touch
 from .invariant_circle import invariant_circles, InvariantCircles
 from .isotropy import APART, isotropies
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
 from .normal_form import normal_form, NormalForm
-from .unfolding import bordered, borders, Unfolding
+from .unfolding import Unfolding
 
 if TYPE_CHECKING:
     from .branch import Branch
 
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
-# A singular value of the scaled dF below this is zero.
-LOST = 1e-6
-# A multiplier that passes 1 at a branch point of a `Family`, where a double one is known to the root of rounding.
-NEAR_ONE = 1e-4
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 
 
@@ -233,35 +226,10 @@ def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multip
 
 
 @long_run
-def locate(
-    unfolding: Unfolding, kind: str, v: Array, jacobian: Array, tangent: Array, accept
-) -> tuple[SpecialPoint, Flag]:
-    """The special point near `v`, and whether Newton's method found it. `jacobian`: an approximation of dF there."""
-    unfolding = unfolding.rolled(order=2)
-    system, start, read = _SYSTEMS[kind](unfolding, v, jacobian)
-    root = newton(lambda unknowns: with_columns(system, unknowns), start, max_iterations=12, accept=accept)
-    found, multiplier = read(root.y)
-    point = point_at(unfolding, kind, found, root.aux, multiplier, tangent, root.residual, accept)
-    return point, root.converged & (point.orbit.result == RESULTS.successful)
-
-
-def branch_point(unfolding: Unfolding, v: Array, tangent: Array, accept: Array, rank: int) -> SpecialPoint | None:
-    """The branch point at `v`; None where no orbit is there, or dF has not lost the `rank`."""
-    point, sizes, rows = _crossing_at(unfolding, v, tangent, accept)
-    lost = int(np.sum(np.asarray(sizes) < LOST))
-    good = point.orbit.result == RESULTS.successful and lost >= rank
-    if isinstance(unfolding.params, Family):
-        good = good and np.min(np.abs(np.asarray(point.orbit.multipliers) - 1)) < NEAR_ONE
-    return dataclasses.replace(point, kernel=rows[-1 - lost :]) if good else None
-
-
-@long_run
-def _crossing_at(unfolding: Unfolding, v: Array, tangent: Array, accept: Array):
-    unfolding = unfolding.rolled()
-    residual, dF, _ = unfolding.evaluate(v)
-    _, sizes, rows = jnp.linalg.svd(dF)
-    largest = jnp.max(jnp.abs(residual))
-    return point_at(unfolding, "branch-point", v, dF, jnp.ones((), v.dtype), tangent, largest, accept), sizes, rows
+def point_on(unfolding: Unfolding, near: Near, multiplier: Array) -> SpecialPoint:
+    """The special point at a point of a curve, where `multiplier` is critical, without its `kind`."""
+    orbit = unfolding.orbit(near.v, near.aux)
+    return point_at(unfolding, "", near.v, near.jacobian, multiplier, near.tangent, near.residual, orbit)
 
 
 def point_at(
@@ -272,60 +240,23 @@ def point_at(
     multiplier: Array,
     tangent: Array,
     residual: Array,
-    accept: Array,
+    orbit: PeriodicOrbit,
 ) -> SpecialPoint:
     """The special point at `v`, where `multiplier` is critical. `dF`: shape `(k, k + free)`."""
-    matrix = unfolding.shifted(dF.astype(multiplier.dtype), multiplier)
-    null = jnp.conj(jnp.linalg.svd(matrix)[2][-1])
+    _, sizes, rows = jnp.linalg.svd(unfolding.shifted(dF.astype(multiplier.dtype), multiplier))
+    null = jnp.conj(rows[-1])
     at_start = _complex(null[: unfolding.dimension])
     _, values = unfolding.split(v)
     return SpecialPoint(
-        value=values[0], orbit=orbit_at(unfolding, v, accept), multiplier=_complex(multiplier),
-        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=residual, v=v, tangent=tangent,
-        kernel=jnp.append(null.real, jnp.zeros(values.size))[None], jacobian=dF, unfolding=unfolding, kind=kind,
+        value=values[0], orbit=orbit, multiplier=_complex(multiplier),
+        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=jnp.maximum(residual, sizes[-1]), v=v,
+        tangent=tangent, kernel=jnp.append(null.real, jnp.zeros(values.size))[None], jacobian=dF, unfolding=unfolding,
+        kind=kind,
     )  # fmt: skip
-
-
-def _real_multiplier(shift: float, unfolding: Unfolding, v: Array, jacobian: Array):
-    """Equations of a fold (`shift` = 1) or a period doubling (-1): the multiplier is `shift`."""
-    b, c = borders(unfolding.shifted(jacobian, shift), 1)
-
-    def system(v):
-        residual, dF, _ = unfolding.evaluate(v)
-        g = bordered(unfolding.shifted(dF, shift), b, c)
-        return jnp.append(residual, g[0, 0]), dF
-
-    return system, v, lambda v: (v, jnp.asarray(shift, v.dtype))
-
-
-def _multiplier_pair(unfolding: Unfolding, v: Array, jacobian: Array):
-    """Equations of a Neimark-Sacker point: two complex conjugate multipliers lie on the unit circle."""
-    values = eigenvalues(unfolding.around(jacobian))
-    nearest = jnp.argmin(jnp.where(values.imag > 0, jnp.abs(jnp.abs(values) - 1), jnp.inf))
-    start = jnp.append(v, jnp.angle(values[nearest]))
-    b, c = borders(unfolding.shifted(jacobian.astype(values.dtype), values[nearest]), 1)
-
-    def read(unknowns):
-        return unknowns[:-1], jax.lax.complex(jnp.cos(unknowns[-1]), jnp.sin(unknowns[-1]))
-
-    def system(unknowns):
-        v, multiplier = read(unknowns)
-        residual, dF, _ = unfolding.evaluate(v)
-        g = bordered(unfolding.shifted(dF.astype(multiplier.dtype), multiplier), b, c)[0, 0]
-        return jnp.concatenate([residual, jnp.stack([g.real, g.imag])]), dF
-
-    return system, start, read
 
 
 def _complex(x: Array) -> Array:
     return x if jnp.iscomplexobj(x) else jax.lax.complex(x, jnp.zeros_like(x))
-
-
-_SYSTEMS = {
-    "fold": ft.partial(_real_multiplier, 1.0),
-    "period-doubling": ft.partial(_real_multiplier, -1.0),
-    "neimark-sacker": _multiplier_pair,
-}
 
 
 # Of the sphere on which the daughters of a branch point are looked for, in scaled units, and the number of starts for each
@@ -384,25 +315,11 @@ def _on_sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array) -> 
     return jax.vmap(one)(starts)
 
 
-def orbit_at(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
-    """The `PeriodicOrbit` at a point `v` of the branch, without further iterations; not differentiable. `accept`: the largest
-    residual of the scaled equation, relative to `v`."""
-    before, values = unfolding.split(v)
-    params, problem = unfolding.params_at(values), unfolding.problem
-    chain, ends = follow_chain(problem, None, params, unfolding.integrator, before)
-    assert chain.jacobians is not None
-    jacobian, _ = return_matrices(problem, chain.jacobians)
-    result = judged(
-        problem, chain, jacobian, params, unfolding.integrator, chain.result, accept=accept, size=unfolding.size_at(v)
-    )
-    residual = jnp.maximum(jnp.max(jnp.abs(ends - jnp.roll(before, -1, axis=0))), chain.residual)
-    multipliers, none = eigenvalues(jacobian), jnp.array(0)
-    return orbit_of(problem, chain, jacobian, params, unfolding.integrator, multipliers, residual, none, result)
-
-
-def locate_grazing(unfolding: Unfolding, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
-    """The grazing orbit or the corner near the last point `v` of a branch, or None if there is none."""
-    orbit, n = orbit_at(unfolding, v, accept), unfolding.dimension
+def locate_grazing(
+    unfolding: Unfolding, orbit: PeriodicOrbit, v: Array, tangent: Array, accept: Array
+) -> SpecialPoint | None:
+    """The grazing orbit or the corner near the last point `v` of a branch and its `orbit`, or None if there is none."""
+    n = unfolding.dimension
     v, tangent = (jnp.append(each[:n], each[-1]) for each in (v, tangent))
     for touch in possible_touches(orbit)[:3]:
         root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._flow.integrator import for_modes, Integrator, IntegratorLike
+from .._orbit.level import Family
 from .._orbit.problem import Problem
 from .._orbit.section_search import on_section
 from .._results.shown import is_traced
@@ -190,14 +191,16 @@ def _doubled(point: SpecialPoint, unfolding: Unfolding, amplitude: Array | None)
     found = expansion(old, point.v, point.jacobian, minus_one, form)
     manifold, of = found.manifold.real, dict(zip(form.monomials, found.reduced[:, 0].real, strict=True))
     w, length = manifold[0, :-1], jnp.linalg.norm(manifold[0])
+    # The distance along a family is no parameter of the map.
+    rate = jnp.inf if isinstance(old.params, Family) else of[1, 1]
     if amplitude is None:
         # The parameter is -c a^2 / rate there, and the critical multiplier of the doubled orbit 1 - 4 c a^2.
-        way = jnp.abs(of[3, 0] / of[1, 1] * old.scale[0] / unfolding.scale[0])
+        way = jnp.abs(of[3, 0] / rate * old.scale[0] / unfolding.scale[0])
         room = jnp.minimum(LIMITS[0] / way, LIMITS[1] / jnp.abs(4 * of[3, 0]))
         a = jnp.minimum(LARGEST_DOUBLED / length, jnp.sqrt(room))
     else:
         a = amplitude / length
-    shift = -of[3, 0] * a**2 / of[1, 1]
+    shift = -of[3, 0] * a**2 / rate
     halves = [
         sum(row * (side * a) ** i * shift**j for (i, j), row in zip(form.monomials, manifold, strict=True))
         for side in (1, -1)

@@ -7,17 +7,11 @@ $$F_i(y, \lambda) = \text{flow}(R(y_i), \lambda) - y_{i+1}, \qquad y_{m+1} = y_1
 
 with one unknown state for each stride, an error in one stride is not amplified by the instability of the following strides. If
 $-\mu I$ replaces the last $-I$ in the Jacobian, the matrix is singular exactly where $\mu$ is a multiplier of the orbit: $D$, a
-product over all strides, is not needed. At a special point such a matrix $A$ is singular: $g = 0$ in
-
-$$\begin{pmatrix} A & b \\ c^T & 0 \end{pmatrix} \begin{pmatrix} v \\ g \end{pmatrix} = \begin{pmatrix} 0 \\ 1 \end{pmatrix},$$
-
-a linear system that is regular for suitable $b$, $c$, and whose $g$ is zero exactly where $A$ is singular. With the exact
-derivatives of $g$, which are second derivatives of the flow, Newton's method converges quadratically.
+product over all strides, is not needed.
 
 Of a `Family` of a quantity that is not known, $F$ is made regular by one term, and the family's multiplier 1 is 0 in $D$.
 
-Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 10; Govaerts (2000), *Numerical Methods for
-Bifurcations of Dynamical Equilibria*, ch. 3.
+Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 10.
 """
 
 import dataclasses
@@ -30,9 +24,10 @@ from jaxtyping import Array, Float, Shaped
 from .._flow.integrator import Integrators, rolled, without_jacobian
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
-from .._orbit.chain import Chain, follow_chain
+from .._orbit.chain import Chain, follow_chain, return_matrices
 from .._orbit.level import Family
-from .._orbit.multipliers import set_apart
+from .._orbit.multipliers import eigenvalues, set_apart
+from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.stride import sequence_met
 from .._orbit.verdict import judged
@@ -89,7 +84,9 @@ class Unfolding(eqx.Module):
         if isinstance(params, Family):
             ends = ends.at[-1].add(params.forced(before[0]))
         residual = (ends - jnp.roll(before, -1, axis=0)) / self.state_scale
-        return residual.reshape(-1), dataclasses.replace(chain, jacobians=None)
+        assert chain.jacobians is not None
+        lap, _ = return_matrices(self.problem, chain.jacobians)
+        return residual.reshape(-1), dataclasses.replace(chain, jacobians=None, lap=lap)
 
     def evaluate(self, v: Array) -> tuple[Array, Array, Chain]:
         """`(F, dF/dv, chain)`."""
@@ -99,15 +96,33 @@ class Unfolding(eqx.Module):
         """The size of the states to which residuals are relative."""
         return self.state_scale * jnp.maximum(1, jnp.max(jnp.abs(v)))
 
-    def judged(self, v: Array, jacobian: Float[Array, "k unknowns"], chain: Chain, accept: Array | float) -> Chain:
+    def judged(self, v: Array, chain: Chain, accept: Array | float) -> Chain:
         """The chain at a root of `F`, with the verdict on its orbit. `accept`: the largest residual of the scaled `F`,
         relative to the unknowns."""
-        _, values = self.split(v)
+        (_, values), lap = self.split(v), chain.lap
+        assert lap is not None
         result = judged(
-            self.problem, chain, self.around(jacobian), self.params_at(values), self.integrator, chain.result, accept=accept,
-            size=self.size_at(v),
+            self.problem, chain, lap, self.params_at(values), self.integrator, chain.result, accept=accept, size=self.size_at(v)
         )  # fmt: skip
         return dataclasses.replace(chain, result=result)
+
+    def orbit(self, v: Array, chain: Chain) -> PeriodicOrbit:
+        """The orbit at a root of `F`, of its chain with a verdict; not differentiable."""
+        (before, values), lap = self.split(v), chain.lap
+        assert lap is not None
+        gap = jnp.max(jnp.abs(chain.arc_ends[-1] - jnp.roll(before, -1, axis=0)))
+        residual, none = jnp.maximum(gap, chain.residual), jnp.array(0)
+        return orbit_of(
+            self.problem,
+            chain,
+            lap,
+            self.params_at(values),
+            self.integrator,
+            eigenvalues(lap),
+            residual,
+            none,
+            chain.result,
+        )
 
     def sequence_met(self, v: Array | np.ndarray) -> tuple[str, ...]:
         """The sequence of an orbit at `v`, with the guards of families in the order in which they fall there."""
@@ -194,7 +209,7 @@ class Balance(eqx.Module):
         """`(F, dF/dv, reached)`."""
         return with_columns(self.residual, v)
 
-    def judged(self, v: Array, jacobian: Array, reached: Reached, accept: Array | float) -> Reached:
+    def judged(self, v: Array, reached: Reached, accept: Array | float) -> Reached:
         """The verdict on a root of `F`."""
         good = reached.residual <= accept * jnp.maximum(1, jnp.max(jnp.abs(v)))
         return dataclasses.replace(reached, result=choose(good, RESULTS.successful, RESULTS.no_equilibrium))
@@ -207,22 +222,3 @@ class Balance(eqx.Module):
 
 # What a branch solves.
 Equation = Unfolding | Balance
-
-
-def bordered(
-    matrix: Shaped[Array, "n m"], b: Shaped[Array, "n columns"], c: Shaped[Array, "rows m"]
-) -> Shaped[Array, "columns rows"]:
-    """The corner `g` of the solution of the bordered system, which is zero exactly where the matrix loses rank."""
-    corner = jnp.zeros((c.shape[0], b.shape[1]), matrix.dtype)
-    whole = jnp.block([[matrix, b], [c, corner]])
-    right = jnp.concatenate(
-        [jnp.zeros((matrix.shape[0], c.shape[0]), matrix.dtype), jnp.eye(c.shape[0], dtype=matrix.dtype)]
-    )
-    return solve(whole, right)[matrix.shape[1] :]
-
-
-def borders(matrix: Shaped[Array, "n m"], rank_lost: int) -> tuple[Array, Array]:
-    """The borders `(b, c)` for `bordered`: left and right singular vectors of the smallest singular values."""
-    u, _, vh = jnp.linalg.svd(matrix)
-    n = matrix.shape[0]
-    return u[:, n - rank_lost :], vh[n - rank_lost :]

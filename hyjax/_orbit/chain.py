@@ -47,7 +47,8 @@ class Chain(eqx.Module):
     states of those jumps. `arc_ends`: for each arc of the sequence, the pre-impact states of the jumps that end it. `elapsed`:
     the times of all jumps since the starts of their strides. `end`: the state after the last jump, equal to `nodes[0]` up to the
     residual. `period`: the duration of all strides. `guard_rates`: shape `(strides * arcs,)`. `jacobians`: those of the strides,
-    or `None`. `result`: the first code of a stride that is not `successful`.
+    or `None`. `result`: the first code of a stride that is not `successful`. `lap`: the return Jacobian, where it is kept
+    without `jacobians`.
     """
 
     nodes: Float[Array, "strides n"]
@@ -60,6 +61,7 @@ class Chain(eqx.Module):
     guard_rates: Float[Array, " arcs"]
     jacobians: Passage | None
     result: RESULTS
+    lap: Float[Array, "n n"] | None = None
 
     @property
     def residual(self) -> Scalar:

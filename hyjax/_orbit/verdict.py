@@ -36,7 +36,9 @@ from .problem import depends_on_time, Problem, shifts_phase
 from .shooting import largest_row
 from .stride import run_stride, timed_jacobian
 
-# The power of the dtype's resolution that counts as rounding in the functions of a system.
+# The power of the dtype's resolution that counts as rounding in the functions of a system; and in a multiplier that is 1, or in a
+# singular value of the return Jacobian less the identity that is zero. A double multiplier is known to the root of rounding only,
+# a singular value to rounding.
 ROUNDING = 0.6
 
 
@@ -124,7 +126,7 @@ def any_phase(by_time: Float[Array, " timed"], by_state: Float[Array, "k k"], fl
 
 def in_family(multipliers: Complex[Array, " n"]) -> Flag:
     """Whether the return map has a multiplier 1: neighbouring orbits are periodic too, and Newton's equation is singular."""
-    return jnp.nanmin(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** 0.6
+    return jnp.nanmin(jnp.abs(multipliers - 1)) < jnp.finfo(multipliers.dtype).eps ** ROUNDING
 
 
 def undetermined(matrix: Matrix) -> Flag:

@@ -277,9 +277,10 @@ def _eigenvalues(system: HybridSystem, mode: str, x: State, jacobian: Matrix, pa
 
 def critical_vectors(jacobian: Matrix, value: Complex[Array, ""]) -> tuple[Array, Array]:
     r"""Right and left eigenvectors of an eigenvalue, $Aq = \mu q$ and $pA = \mu p$, with $|q| = 1$, $pq = 1$, and the real part
-    of $q$ as long as it can be."""
+    of $q$ as long as it can be; the largest entry real where that is the same for all phases."""
     right, left = (each[0] for each in eigenvectors(jacobian, value[None]))
-    half, length = jnp.angle(jnp.sum(right**2)) / 2, jnp.linalg.norm(right)
+    square, length, largest = jnp.sum(right**2), jnp.linalg.norm(right), right[jnp.argmax(jnp.abs(right))]
+    half = jnp.angle(jnp.where(jnp.abs(square) > 1e-6 * length**2, square, largest**2)) / 2
     right = right * jax.lax.complex(jnp.cos(half) / length, -jnp.sin(half) / length)
     return right, left / (left @ right)
 

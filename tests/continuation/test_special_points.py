@@ -169,6 +169,20 @@ def test_an_orbit_whose_strides_come_in_another_order_is_no_other_point(isola):
     assert len(each_once([first, second, second, first])) == 2
 
 
+@pytest.mark.medium
+def test_a_fold_next_to_a_branch_point():
+    """The parabola mu = x^2, whose fold is at x = 0, and the line x = c, which crosses it at mu = c^2."""
+    product = lambda x, p: x + 0.3 * (x - p["c"]) * (p["mu"] - x**2)
+    for c in (1e-2, 5e-4, 1e-5):
+        orbit = start(product, [0.5], {"mu": jnp.array(0.25), "c": jnp.array(c)})
+        branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=(-0.1, 0.3), throw=False)
+        fold, crossing = sorted(branch.special_points, key=lambda point: point.kind == "branch-point")
+        assert (fold.kind, crossing.kind) == ("fold", "branch-point") and branch.unresolved == ()
+        # Rounding over the distance, to which the corrector's matrix is near singular; of the parameter its square.
+        assert abs(fold.orbit.x[0]) < 1e-15 / c and abs(crossing.orbit.x[0] - c) < 1e-13
+        assert_allclose([float(fold.value), float(crossing.value)], [0, c**2], atol=1e-14)
+
+
 def test_taylor_polynomial_in_place_of_a_function():
     """Value, first and second derivative of the function and its Jacobian, without evaluating it again."""
     fn = lambda u: jnp.sin(u[0]) * u[1] ** 3

@@ -127,6 +127,19 @@ def test_two_multipliers_pass_1_in_opposite_directions():
 
 
 @pytest.mark.medium
+def test_a_pair_that_crosses_the_circle_where_two_multipliers_pass_1():
+    """x -> r x - x^3 twice, and a turn by 1 radian that grows by r."""
+    turn = jnp.array([[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]])
+    each = lambda x, r: jnp.concatenate([r * x[:2] - x[:2] ** 3, r * turn @ x[2:]])
+    branch = hj.continuation(equal_maps(4, each), where=lambda r: r, stop=1.3)
+    assert [point.kind for point in branch.special_points] == ["branch-point", "neimark-sacker"]
+    # Rounding over slopes of 1.
+    assert_allclose([float(point.value) for point in branch.special_points], 1, rtol=1e-12)
+    assert_allclose(branch.special_points[1].multiplier, np.exp(1j), rtol=1e-12)
+    assert len(branch.special_points[0].kernel) == 3 and branch.unresolved == ()
+
+
+@pytest.mark.medium
 def test_a_branch_point_at_the_end_of_a_branch():
     """x -> r x - x^2, up to r = 1."""
     (point,) = hj.continuation(

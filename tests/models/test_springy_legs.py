@@ -134,7 +134,7 @@ def test_the_gait_at_which_the_legs_leave_step(pronks):
     """Three multipliers are 1 besides the family's own. By the exchange of the back legs and of the front legs, seven branches
     leave: the bounds, in which the front legs land first or the back legs; those in which only the back legs land together, or
     only the front legs, on either side; and those of which no legs land together."""
-    (point,) = pronks.special_points
+    point, pair = pronks.special_points
     exact, orbit = GAITS["pronk_multigait_point"], point.orbit
     assert point.kind == "branch-point" and len(point.kernel) == 4
     found = {"dx": orbit.x[0], "y": orbit.x[1], "dalpha": orbit.x[9], "T": orbit.period}
@@ -142,9 +142,8 @@ def test_the_gait_at_which_the_legs_leave_step(pronks):
         # Rounding of dF, 1e-13, over the change of the three multipliers between two points of the family, a tenth.
         assert_allclose(value, float(exact[name]), rtol=1e-12, err_msg=name)
     assert np.sum(np.abs(orbit.multipliers - 1) < 1e-9) == 3
-    # A pair crosses the unit circle at the same gait, and is not explained by it.
-    ((one, other),) = pronks.unresolved
-    assert min(one, other) < point.value < max(one, other)
+    # A pair crosses the unit circle at the same gait.
+    assert pair.kind == "neimark-sacker" and pair.value == point.value and pronks.unresolved == ()
     places = lambda i, j: [
         *range(5),
         *(5 + 4 * row + {i: j, j: i}.get(leg, leg) for row in range(3) for leg in range(4)),

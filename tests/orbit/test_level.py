@@ -184,7 +184,7 @@ def test_where_there_is_no_family():
     with pytest.raises(ValueError, match="is one of a family: follow it first"):
         hj.continuation(two, where=lambda p: p, stop=1.0)
     with pytest.raises(ValueError, match="here 0 are known"):
-        hj.continuation(dataclasses.replace(two, multipliers=0 * two.multipliers), stop=1.0)
+        hj.continuation(dataclasses.replace(two, return_jacobian=0 * two.return_jacobian), stop=1.0)
     for traced in (
         jax.jit(lambda orbit: hj.continuation(orbit, stop=1.0).x),
         lambda orbit: hj.continuation(orbit, stop=1.0),
