@@ -148,9 +148,10 @@ class Curve(eqx.Module):
         return self.v[k], self.tangent[k]
 
 
-# A curve so far; the length of the next step; whether this step ends on a bound that the last one passed; and this bound. Of
+# A curve so far; the length of the next step; whether this step ends on a bound that the last one passed; and this bound. And of
 # several curves, along a leading axis.
 CurveState = tuple[Curve, Scalar, Flag, Scalar]
+CurveStates = tuple[Curve, Array, Array, Array]
 
 
 def tangent_to(jacobian: Float[Array, "k unknowns"], along: Float[Array, " unknowns"]) -> Float[Array, " unknowns"]:
@@ -345,7 +346,7 @@ def _strong(tree: PyTree) -> PyTree:
 
 
 @long_run
-def _follow(equation: Equation, v0, border, ways, bounds, method, accept, state, attempts) -> CurveState:
+def _follow(equation: Equation, v0, border, ways, bounds, method, accept, state, attempts) -> CurveStates:
     """The curves in all directions from their `state`, interrupted after so many attempts at a step."""
     evaluate = lambda v: _evaluate(equation, v)
     judge = lambda v, aux: equation.judged(v, aux, accept)
@@ -357,7 +358,7 @@ def _follow(equation: Equation, v0, border, ways, bounds, method, accept, state,
 
 
 @long_run
-def _start(equation: Equation, v0, ways, bounds, method) -> CurveState:
+def _start(equation: Equation, v0, ways, bounds, method) -> CurveStates:
     """The curves in all directions before their first point."""
     evaluate = lambda v: _evaluate(equation, v)
     return jax.vmap(lambda v0, way: start_of_curve(evaluate, v0, way, bounds, method))(v0, ways)

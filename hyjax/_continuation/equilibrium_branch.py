@@ -26,7 +26,7 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, Secs. 5.4, 1
 """
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -220,7 +220,7 @@ class EquilibriumBranch(Shown):
         return draw(self, coordinate, ax)
 
     @property
-    def _points(self) -> dict[str, np.ndarray]:
+    def _points(self) -> dict[str, Any]:
         return computed_once(_points_of, self)
 
     def _tables(self):
@@ -251,7 +251,7 @@ def _equilibria_of(branch: EquilibriumBranch) -> Equilibrium:
     return _equilibria(branch.balance, jnp.asarray(branch._points["v"]))
 
 
-def _points_of(branch: EquilibriumBranch) -> dict[str, np.ndarray]:
+def _points_of(branch: EquilibriumBranch) -> dict[str, Any]:
     return columns_of(branch.curves)
 
 

@@ -146,4 +146,4 @@ def crossing_between(curve: Followed, a: Place, b: Place, rank: int) -> Place | 
     sure, slack = 1e-10 + 0.1 * float(curve.accept) * np.linalg.norm(unit), 1e-6 + 1e-9 / length
     found = best <= sure and -slack <= share <= 1 + slack and abs(value(at.near)) < 10 * sure
     along = at.near.tangent / np.linalg.norm(at.near.tangent)
-    return _place(curve, at.s, at.near._replace(tangent=along)) if found else None
+    return _place(curve, float(at.s), at.near._replace(tangent=along)) if found else None

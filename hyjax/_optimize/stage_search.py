@@ -26,6 +26,7 @@ from .stages import (
     longest,
     moved,
     newton_direction,
+    no_sample,
     residual,
     Staged,
     StageProgram,
@@ -75,9 +76,7 @@ def begin(program: StageProgram, method: InteriorPoint, point: Staged, warm: Fla
     """The state before the first evaluation, of `point`; `warm`: whether its slacks and multipliers are those of an optimum."""
     dtype = point.states.dtype
     zero, none, no = jnp.zeros((), dtype), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    sample = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), eqx.filter_eval_shape(evaluate, program, point)
-    )
+    sample = no_sample(program.sizes, point)
     k = method.max_iterations
     reals, whole = jnp.zeros(k, dtype), jnp.zeros(k, jnp.int32)
     history = SearchHistory(reals, reals, reals, jnp.zeros(k, bool), whole, whole)

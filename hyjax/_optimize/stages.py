@@ -160,6 +160,19 @@ def evaluate(program: StageProgram, point: Staged) -> StageSample:
     return StageSample(gap, a, b, rows, rows_a, rows_b, bends, *at_end)
 
 
+def no_sample(sizes: Sizes, point: Staged) -> StageSample:
+    """A sample of zeros: its shapes without a trace of the functions."""
+    n, whole, m = sizes.stages, sizes.whole, sizes.inputs
+    zeros = lambda *shape: jnp.zeros(shape, point.states.dtype)
+    rows, equal, ending = point.dual.shape[1], point.multipliers.size, point.ending_dual.size
+    both = sizes.state + sizes.same + m
+    return StageSample(
+        zeros(n, whole), zeros(n, whole, whole), zeros(n, whole, m), zeros(n, rows), zeros(n, rows, whole), zeros(n, rows, m),
+        zeros(n, both, both), zeros(), zeros(whole), zeros(equal), zeros(equal, whole), zeros(ending), zeros(ending, whole),
+        zeros(whole, whole),
+    )  # fmt: skip
+
+
 def first_costates(sample: StageSample) -> Float[Array, "stages whole"]:
     """The costates of the objective alone, backward along the stages."""
 
