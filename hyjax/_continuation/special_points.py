@@ -270,12 +270,15 @@ def _daughters(point: SpecialPoint) -> np.ndarray:
     starts = np.concatenate([axes, np.random.default_rng(0).standard_normal((STARTS * count, count))])
     starts /= np.linalg.norm(starts, axis=1, keepdims=True)
     kernel, tangent = np.asarray(point.kernel), np.asarray(point.tangent)
-    ends, converged = map(np.asarray, _on_sphere(point.unfolding, point.v, point.kernel, jnp.asarray(starts)))
+    ends = []
+    for unfolding in point.unfolding.orders():
+        u, converged = map(np.asarray, _on_sphere(unfolding, point.v, point.kernel, jnp.asarray(starts)))
+        ends += [(end, unfolding) for end in u[converged] @ kernel.T]
     inside = kernel @ tangent
     inside /= np.linalg.norm(inside)
     found: list[np.ndarray] = []
     ways: list[tuple[np.ndarray, tuple[str, ...]]] = []
-    for end in ends[converged] @ kernel.T:
+    for end, unfolding in ends:
         # Two halves of one branch may bend to one side: they are told apart at right angles to the known branch.
         across = end - inside * (inside @ end)
         length = np.linalg.norm(across)
@@ -283,7 +286,9 @@ def _daughters(point: SpecialPoint) -> np.ndarray:
             continue
         across /= length
         if not any(np.linalg.norm(across - each) < APART for each, _ in ways):
-            met = point.unfolding.sequence_met(np.asarray(point.v) + RADIUS * end @ kernel)
+            met, number = unfolding.sequence_met(np.asarray(point.v) + RADIUS * end @ kernel), point.orbit.system.number
+            if [*map(number, met)] != [*map(number, unfolding.problem.sequence)]:
+                continue
             opposite = [order for each, order in ways if np.linalg.norm(across + each) < APART]
             ways.append((across, met))
             if met not in opposite:
@@ -297,7 +302,8 @@ def _on_sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array) -> 
     the point, in units of the radius; and whether Newton's method found them."""
     unfolding = unfolding.rolled()
     # In the kernel F is of second order in the radius, or of third by symmetry; the sphere's equation of order one.
-    size = jnp.max(jax.vmap(lambda start: jnp.max(jnp.abs(unfolding.residual(v + RADIUS * start @ kernel)[0])))(starts))
+    # From some starts guards are not met in the order of the sequence.
+    size = jnp.nanmax(jax.vmap(lambda u: jnp.max(jnp.abs(unfolding.residual(v + RADIUS * u @ kernel)[0])))(starts))
     rounding = 10 * sum(unfolding.integrator.tolerances(v.dtype))
     size = jnp.maximum(size, rounding)
     accept = 1e-6 + rounding / size

@@ -42,7 +42,8 @@ def switch_branch(
 ) -> Branch:
     r"""Follow the other branch through a period doubling or a branch point, or the periodic orbits from a Hopf point.
 
-    At a period doubling: orbits of twice as many strides, first those that the point's normal form predicts to second order. At a
+    At a period doubling: orbits of twice as many strides, first those that the point's normal form predicts to second order;
+    where events in step part, and the second stride has another order, of one stride along both sequences. At a
     branch point: the branch that crosses, which has a half on either side of the point; with one `stop` the half that leads there
     (of two that do, as at a pitchfork, the first), with bounds both, in one branch. The amplitude $a$ of the first point is
     chosen and its parameter is solved for, so the branch may go to either side.
@@ -98,11 +99,18 @@ def switch_branch(
         return unfolding_of(problem, params, old.free, old.integrator, size, values, span)
 
     if point.kind == "period-doubling":
-        unfolding = unfolded(old.problem.sequence, 2)
-        v0, along = _doubled(point, unfolding, None if amplitude is None else jnp.asarray(amplitude, y.dtype))
-        return branch_from(unfolding, v0[None], along[None], along[None], interval, method)
-    # In the new units.
-    halves, sequence = _crossing(point, daughter, jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / span))
+        # A doubled orbit passes the point on one side and the other.
+        sides = [old.sequence_met(point.v + way * RADIUS * point.kernel[0]) for way in (1, -1)]
+        if sides[0] == sides[1] or old.problem.strides > 1:
+            unfolding = unfolded(old.problem.sequence, 2)
+            v0, along = _doubled(point, unfolding, None if amplitude is None else jnp.asarray(amplitude, y.dtype))
+            found = branch_from(unfolding, v0[None], along[None], along[None], interval, method)
+            return raise_branch("switch_branch", found) if throw else found
+        # Events in step part, in another order in the second stride; F has no second derivative.
+        halves, sequence = point.kernel, sides[0] + sides[1]
+    else:
+        # In the new units.
+        halves, sequence = _crossing(point, daughter, jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / span))
     unfolding = unfolded(sequence, 1)
     amplitudes = LARGEST / 4 ** np.arange(TRIALS)
     for a in amplitudes if amplitude is None else [amplitude]:

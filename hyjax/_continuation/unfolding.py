@@ -29,7 +29,7 @@ from .._orbit.level import Family
 from .._orbit.multipliers import eigenvalues, set_apart
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.problem import Problem
-from .._orbit.stride import sequence_met
+from .._orbit.stride import orders, sequence_met
 from .._orbit.verdict import judged
 from .._system.results import choose, code_of, RESULTS
 from .._system.types import Params, Scalar
@@ -124,8 +124,14 @@ class Unfolding(eqx.Module):
             chain.result,
         )
 
+    def orders(self) -> list["Unfolding"]:
+        """The equation for each order of events that may be in step, that of its own sequence first."""
+        every = orders(self.problem.system, self.problem.sequence)
+        along = lambda sequence: dataclasses.replace(self.problem, sequence=sequence)
+        return [dataclasses.replace(self, problem=along(each)) for each in every]
+
     def sequence_met(self, v: Array | np.ndarray) -> tuple[str, ...]:
-        """The sequence of an orbit at `v`, with the guards of families in the order in which they fall there."""
+        """The sequence of an orbit at `v`, in the order in which events fall there that are in step near by."""
         before, values = self.split(jnp.asarray(v))
         problem, params = self.problem, self.params_at(values)
         start = problem.closing_jump(before[0], params)

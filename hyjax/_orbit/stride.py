@@ -20,8 +20,8 @@ from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem, of_arc, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 
-# From so many equal arcs, one after another, a loop compiles them once.
-MANY = 4
+# From so many equal arcs, one after another, a loop compiles them once; and of events in step so many orders are tried.
+MANY, MOST_ORDERS = 4, 24
 
 
 class Stride(Shown):
@@ -176,22 +176,43 @@ def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]]
 traced_stride = short_run(run_stride)
 
 
+def orders(system: HybridSystem, sequence: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The sequence, and those in which two events that may be in step, one after another, change places, again and again: between
+    them is another mode."""
+    found = [sequence]
+    for each in found[:MOST_ORDERS]:
+        for k, may in enumerate(each_in_step(system, each)[: len(each) - 1]):
+            here, after = each[k], each[(k + 2) % len(each)]
+            between = {way.target for way in system.transitions if may and way.source == here and not way.is_family}
+            for mode in between - {each[k + 1]}:
+                other = (*each[: k + 1], mode, *each[k + 2 :])
+                if other not in found and any(system.transitions[i].target == after for i in system.leaving(mode)):
+                    found.append(other)
+    return found
+
+
 def sequence_met(
     system: HybridSystem, t: Time, x: State, params: Params, sequence: tuple[str, ...], integrator: Integrators
 ) -> tuple[str, ...]:
-    """The sequence of the stride from `(t, x)`: that given, with the guards of each family in the order in which they fall, such
-    as those of legs that land together near by; at one time in the order of their numbers."""
-    arcs = [of_arc(name, system.names) for name in sequence]
-    if all(member is None for _, member in arcs):
+    """The sequence of the stride from `(t, x)`: that of `orders` which is met, with the guards of each family in the order in
+    which they fall, such as those of legs that land together near by; at one time in the order of their numbers."""
+    every = orders(system, sequence)
+    if len(every) == 1 and all(of_arc(name, system.names)[1] is None for name in sequence):
         return sequence
-    wanted, through = (
-        system.ways[list(system.route(sequence)), 0],
-        traced_stride(system, t, x, params, sequence, integrator),
-    )
+    found = (_met(system, t, x, params, each, integrator) for each in every)
+    return next((each for each in found if each is not None), sequence)
+
+
+def _met(
+    system: HybridSystem, t: Time, x: State, params: Params, sequence: tuple[str, ...], integrator: Integrators
+) -> tuple[str, ...] | None:
+    """The sequence in the order of the members of families that is met; `None` where other transitions are."""
+    arcs, wanted = [of_arc(name, system.names) for name in sequence], system.ways[list(system.route(sequence)), 0]
+    through = traced_stride(system, t, x, params, sequence, integrator)
     rows = [(impact.t, impact.transition, impact.index) for impact in through.impacts]
     times, taken, members = (np.array(column) for column in zip(*rows, strict=True))
     if np.any(taken != wanted):
-        return sequence
+        return None
     of, close = [_functions(system.transitions[way]) for way in wanted], np.finfo(times.dtype).eps ** 0.5 * times[-1]
     apart = [False, *(of[k] != of[k - 1] or times[k] - times[k - 1] > close for k in range(1, len(of)))]
     order = np.lexsort((members, np.cumsum(apart)))

@@ -168,17 +168,21 @@ def end(t, x, r):
     return with_drops(0 * x, 0.5 + r * rises - rises**3)
 
 
-@pytest.fixture(scope="module")
-def parting():
-    """Drops that fall at one time, at the heights 1/2; that which is lower by d gains d^2 each year, in which x -> r x - x^3."""
+def of_drops(end):
+    """The orbit at which both drops fall at one time, from the heights 1/2."""
     rates = lambda t, x, r: jnp.stack([-jnp.ones_like(x[0]), jnp.zeros_like(x[0]), jnp.ones_like(x[0])])
     mode = hj.Mode(rates, ("mean", "half_apart", "clock"), held=("left_fell", "right_fell"))
     ways = [hj.Transition(source, "falling", drops, fall) for source in ("new", "falling")]
     closing = hj.Transition("falling", "new", lambda t, x, r: 1 - x[2], end)
     year = hj.HybridSystem({"new": mode, "falling": mode}, (*ways, closing))
     step = hj.ReturnMap(year, sequence=("new[0]", "falling[1]", "falling"))
-    orbit = hj.periodic_orbit(step, jnp.array([0.5, 0.0, 0.0, 0.0, 0.0]), jnp.array(0.8))
-    branch = hj.continuation(orbit, where=lambda r: r, stop=1.2)
+    return hj.periodic_orbit(step, jnp.array([0.5, 0.0, 0.0, 0.0, 0.0]), jnp.array(0.8))
+
+
+@pytest.fixture(scope="module")
+def parting():
+    """Drops that fall at one time, at the heights 1/2; that which is lower by d gains d^2 each year, in which x -> r x - x^3."""
+    branch = hj.continuation(of_drops(end), where=lambda r: r, stop=1.2)
     (point,) = branch.special_points
     assert branch.unresolved == ()
     return point
@@ -235,3 +239,59 @@ def test_half_strides_of_two_legs():
     assert_allclose([float(point.value) for point in points], 3, rtol=1e-12)
     unequal, doubled = (hj.switch_branch(point, stop=3.2) for point in points)
     assert_allclose(np.sort(unequal.orbit(-1).arc_ends[1][0, :1]), np.min(doubled.orbits.nodes[-1, :, 0]), rtol=1e-11)
+
+
+def turn(t, x, r):
+    mean, half = jnp.array([[0.5, 0.5], [0.5, -0.5]]) @ (drops(t, x, r) - 1.5)
+    return with_drops(0 * x, 0.5 + 0.5 * mean + jnp.array([1.0, -1.0]) * (half**3 - r * half))
+
+
+@pytest.mark.slow
+def test_a_doubling_at_which_events_in_step_part():
+    """The drops change places each year: d -> e^3 - r e with e = d - 2 d |d|, as the lower drop gains. So r = (d + e^3) / e of
+    the doubled orbits, in which the other drop falls first every second year."""
+    branch = hj.continuation(of_drops(turn), where=lambda r: r, stop=1.2)
+    (point,) = branch.special_points
+    # Rounding over a slope of 1.
+    assert point.kind == "period-doubling" and abs(point.value - 1) < 1e-12 and branch.unresolved == ()
+    doubled = hj.switch_branch(point, stop=1.1)
+    assert doubled.orbits.sequence == ("new[0]", "falling[1]", "falling", "new[1]", "falling[0]", "falling")
+    d = np.abs(doubled.x[:, 1])
+    e = d - 2 * d**2
+    # A few roundings, over the smallest amplitude of 1e-2.
+    assert_allclose(doubled.values, (d + e**3) / e, rtol=1e-12)
+    assert doubled.stable.all() and np.all(np.diff(d) > 0)
+
+
+@pytest.mark.slow
+def test_drops_with_transitions_of_their_own():
+    """x -> r x - x^3 for each drop, where the order in which they fall is one of modes: each of the drops alone, both, or one up
+    and the other down, on either side; of the last three pairs each half has an order of its own."""
+
+    def grow(t, x, r):
+        rises = x[:2] - 1.5
+        return jnp.append(0.5 + r * rises - rises**3, 0.0)
+
+    mode = hj.Mode(lambda t, x, r: jnp.array([-1.0, -1.0, 1.0]), ("left", "right", "clock"))
+    left, right = ((lambda t, x, r, k=k: x[k], lambda t, x, r, k=k: x.at[k].set(2.0)) for k in (0, 1))
+    ways = (
+        hj.Transition("new", "left_fallen", *left), hj.Transition("new", "right_fallen", *right),
+        hj.Transition("left_fallen", "both", *right), hj.Transition("right_fallen", "both", *left),
+        hj.Transition("both", "new", lambda t, x, r: 1 - x[2], grow),
+    )  # fmt: skip
+    year = hj.HybridSystem(dict.fromkeys(("new", "left_fallen", "right_fallen", "both"), mode), ways)
+    step = hj.ReturnMap(year, sequence=("new", "left_fallen", "both"))
+    orbit = hj.periodic_orbit(step, jnp.array([0.5, 0.5, 0.0]), jnp.array(0.8))
+    (point,) = hj.continuation(orbit, where=lambda r: r, stop=1.2).special_points
+    assert abs(point.value - 1) < 1e-12 and len(point.kernel) == 3 and len(point.daughters) == 7
+    assert sorted(point.isotropies().values()) == [(), (), (), ("left <> right",)]
+    found = set()
+    for k in range(7):
+        daughter = hj.switch_branch(point, stop=1.1, daughter=k)
+        x = daughter.x[-1][:2] - 0.5
+        signs = np.rint(x / np.sqrt(0.1)).astype(int)
+        # Rounding of a year over 1 less the multiplier, 0.2.
+        assert_allclose(x, signs * np.sqrt(0.1), atol=1e-12)
+        assert daughter.orbits.sequence[1] == ("right_fallen" if signs[0] > signs[1] else "left_fallen")
+        found.add(tuple(signs.tolist()))
+    assert len(found) == 7 and len({*found} & {(1, 1), (-1, -1)}) == 1
