@@ -231,12 +231,16 @@ def manifold_of(
             f"manifold: the orbit is no fixed point of the map: from x={np.asarray(orbit.x)} it leads to {passage.after[0]}. "
             "Give step= a map of the orbit's section."
         )
+    # The fixed point of the map itself, which takes other steps than the orbit's.
+    y0 = y0 - np.linalg.lstsq(by.end[0] - np.eye(len(y0)), passage.end[0] - y0, rcond=RANK)[0]
+    passage, by, _ = passages(lap, y0[None])
     # From W = R(V): the derivative of the flow times q is mu V'(0).
     columns = q.reshape(len(q), -1)
     v = np.linalg.lstsq(np.vstack([by.x[0], by.guard[0][None]]), np.vstack([columns, 0 * columns[:1]]), rcond=RANK)[0]
-    v = by.end[0] @ v @ np.linalg.inv(np.atleast_2d(mu)) if around.sequence is not None else columns
+    m, v, columns = _own_space(by.end[0], by.x[0], by.end[0] @ v if around.sequence is not None else columns, columns)
+    mu, q = (m, columns) if q.ndim > 1 else (float(m[0, 0]), columns[:, 0])
     start = Manifold(
-        0 * columns[:1].reshape(1, *q.shape[1:]), np.asarray(orbit.x)[None], np.zeros(1), mu, q, 0.0, np.inf, code_of(DIVERGED),
+        0 * columns[:1].reshape(1, *q.shape[1:]), passage.x, np.zeros(1), mu, q, 0.0, np.inf, code_of(DIVERGED),
         code_of(DIVERGED), y0[None], np.vstack([y0, v.T]), 1.0, lap,
     )  # fmt: skip
     found = _with_polynomial(start, size)
@@ -289,6 +293,18 @@ def _invariant(jacobian: np.ndarray, which: str | int | tuple[int, int]) -> tupl
     return q.T @ jacobian @ q, q
 
 
+def _own_space(end: np.ndarray, x: np.ndarray, v: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The multipliers, and their space before and after the jump, by the Jacobians of the map itself: the orbit's own are those of
+    other steps, and what they have of an unstable direction would grow on a stable manifold. Inverse iteration."""
+    for _ in range(3):
+        v = v @ np.linalg.inv(q.T @ x @ v)
+        m = np.linalg.lstsq(v, end @ v, rcond=None)[0]
+        rows = np.kron(end, np.eye(len(m))) - np.kron(np.eye(len(end)), (1 + 1e-6) * m.T)
+        v = np.linalg.solve(rows, v.ravel()).reshape(v.shape)
+    v = v @ np.linalg.inv(q.T @ x @ v)
+    return np.linalg.lstsq(v, end @ v, rcond=None)[0], v, x @ v
+
+
 def _is_stable(mu: Any) -> bool:
     return bool(abs(np.linalg.det(np.atleast_2d(mu))) < 1)
 
@@ -326,9 +342,10 @@ def _with_polynomial(start: Manifold, size: float) -> Manifold:
     # Points to fit, in units of the radius, and points between them, whose images are within the region too.
     inside = within if _is_stable(m) else np.linalg.inv(m) @ within
     nodes, between = (each @ inside.T for each in _regular(len(m)))
-    # To rounding, or else to what the integrator promises.
-    close = 256 * float(np.finfo(y0.dtype).eps) * size
-    coarse = max(close, float(sum(lap.step.integrator_or(Integrator()).tolerances(y0.dtype))) * size)
+    # To rounding, or else to what the integrator promises and the map makes of it.
+    rtol, atol = lap.step.integrator_or(Integrator()).tolerances(y0.dtype)
+    close, growth = 256 * float(np.finfo(y0.dtype).eps) * size, np.linalg.norm(passages(lap, y0[None])[1].end[0], 2)
+    coarse = max(close, float(rtol * size + atol) * max(1.0, growth))
     basis, found = lambda z: _terms(z @ shape.T)[0], start
     # What a jump erases is determined on the image of the region only.
     image = 1 / np.linalg.norm(shape @ outward @ within, 2) if _is_stable(m) else 1.0
@@ -347,13 +364,13 @@ def _with_polynomial(start: Manifold, size: float) -> Manifold:
             c = c - np.linalg.lstsq(rows.reshape(off.size, c.size), off.ravel(), rcond=1e-13)[0].reshape(c.shape)
         passage, _, codes = passages(lap, of(c, between))
         residual = float(np.max(np.abs(passage.end - of(c, between @ m.T))))
-        if np.all(codes == SUCCESSFUL) and residual <= (close if found.radius else coarse):
+        if np.all(codes == SUCCESSFUL) and residual <= min(coarse, found.residual / 4):
             found = dataclasses.replace(
                 start, radius=radius * image, residual=residual, result=RESULTS.successful,
                 coefficients=np.concatenate([[y0], radius * np.array(v), c]), scale=radius,
             )  # fmt: skip
-            if residual <= close:
-                break
+        if found.residual <= close or found.radius and residual > found.residual:
+            break
     return found
 
 

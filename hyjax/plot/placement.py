@@ -115,11 +115,16 @@ def shapes(
     x = jnp.asarray(x)
     times = jnp.zeros(x.shape[0], x.dtype) if t is None else jnp.asarray(t, x.dtype)
     timed = "t" in inspect.signature(model.outline).parameters
-    outline = lambda t, x: model.outline(mode, x, params, t) if timed else model.outline(mode, x, params)
-    outlines = jax.vmap(outline)(times, x)
-    # `vmap` sorts the names, but the first line of the model's own order is drawn in the accent colour.
-    names = outline(times[0], x[0])
-    return {name: np.asarray(outlines[name]) @ vertical_frame(model, params) + foot for name in names}
+    names: list[str] = []
+
+    def outline(t, x):
+        lines = model.outline(mode, x, params, t) if timed else model.outline(mode, x, params)
+        # `vmap` sorts the names, but the first line of the model's own order is drawn in the accent colour.
+        names[:] = lines
+        return [jnp.asarray(line) for line in lines.values()]
+
+    lines, frame = jax.vmap(outline)(times, x), vertical_frame(model, params)
+    return {name: np.asarray(line) @ frame + foot for name, line in zip(names, lines, strict=True)}
 
 
 def vertical_frame(model: Model, params: Params) -> np.ndarray:
