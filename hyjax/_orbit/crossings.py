@@ -6,7 +6,8 @@ polynomials $W_0, V_0$, $n$ passes from one to the other, and multipliers $\mu, 
 $$S^n(W_0(s / \mu^i)) = V_0(\lambda^{n-i} t), \qquad \partial_s S^n(W_0(s / \mu^i)) \parallel \partial_t V_0(\lambda^{n-i} t),$$
 
 in a plane three equations for $s$, $t$ and a parameter. The polynomials have their own, $S(W_0(s)) = W_0(\mu s)$ at more points
-than they have coefficients. From the derivatives by all of them, by automatic differentiation, the coefficients are eliminated,
+than they have coefficients. The points from there to $V_0$ are unknowns too, as in multiple shooting, since passes near a stable
+manifold multiply what is off it. From the derivatives by all of them, by automatic differentiation, all but three are eliminated,
 and Newton's method solves for the rest. No map is inverted.
 
 Source: Beyn, Kleinkauf (1997), *The numerical computation of homoclinic orbits for maps*, SIAM J. Numer. Anal. 34, 1207-1236.
@@ -128,42 +129,58 @@ class Touch(eqx.Module):
     free: tuple[int, ...] = eqx.field(static=True)
 
     def onward(self, w: np.ndarray, by_w: np.ndarray, p: np.ndarray):
-        """A pass of states with directions, shape `(points, 2 m)`: `((x, by_x), (end, by_end), codes)`, with the derivatives by
-        all unknowns, of which those of the parameters `p` are the last."""
+        """A pass of states with directions, shape `(points, 2 m)`: `((x, by_x), (end, by_end), (guard, by_guard), codes)`, with
+        the derivatives by all unknowns, of which those of the parameters `p` are the last."""
         out, by, codes = in_lanes(
             ft.partial(_passes, self.lap, self.free), np.column_stack([w, np.tile(p, (len(w), 1))])
         )
         by_p = np.tile(np.eye(by_w.shape[2])[by_w.shape[2] - p.size :], (len(w), 1, 1))
         with np.errstate(over="ignore", invalid="ignore"):
             by = [each @ np.concatenate([by_w, by_p], axis=1) for each in by]
-        return (out[0], by[0]), (out[1], by[1]), codes
+        return *zip(out, by, strict=True), codes
 
-    def linearized(self, v: tuple[Array, Array, Array]):
-        """`((residuals, Jacobian) of the polynomials, those of the tangency, the point, the gap, all codes)`, by all unknowns.
-
-        **Arguments:** `v`: coefficients, multipliers; s, t and the parameters."""
-        (starts, images, ends), (by_starts, by_images, by_ends) = jax.tree.map(np.asarray, _points(self, v))
-        p, m, levels, met = np.asarray(v[2][2:]), starts.shape[1], np.asarray(self.levels, int), starts[0]
-        _, (end, by_end), codes = self.onward(np.hstack([starts, 0 * starts]), np.hstack([by_starts, 0 * by_starts]), p)
-        fit, by_fit = (end[:, :m] - images).ravel(), (by_end[:, :m] - by_images).reshape(images.size, -1)
-        w, by_w, codes = ends[:1], by_ends[:1], [codes]
-        for level in range(np.sum(levels) + 1):
-            (x, by_x), (w, by_w), code = self.onward(w, by_w, p)
-            met, codes = x[0, : self.plane.shape[0]] if level == levels[0] else met, [*codes, code]
-        (y, by_y), _, code = self.onward(ends[1:], by_ends[1:], p)
-        n = y.shape[1] // 2
-        project = lambda each: np.concatenate([self.plane.T @ each[0, :n], self.plane.T @ each[0, n:]])
-        (a, b), (by_a, by_b) = map(project, (x, y)), map(project, (by_x, by_y))
+    def linearized(self, v: "Unknowns"):
+        """`((residuals, Jacobian) of polynomials and points, those of the tangency, the point, gap, codes)`, by all unknowns."""
+        c, mu, chain, at = v
+        (starts, images, ends), by = jax.tree.map(np.asarray, _points(self, (c, mu, at)))
+        count = c.size + 2 + chain.size + at.size
+        own = np.eye(chain.size, count, c.size + 2).reshape(*chain.shape, count)
+        by_starts, by_images, by_ends = (np.insert(each, [c.size + 2] * chain.size, 0, axis=2) for each in by)
+        chain, by_chain = np.concatenate([ends[:1], chain, ends[1:]]), np.concatenate([by_ends[:1], own, by_ends[1:]])
+        p, m, met = np.asarray(at[2:]), starts.shape[1], starts[0]
+        _, (end, by_end), _, codes = self.onward(
+            np.hstack([starts, 0 * starts]), np.hstack([by_starts, 0 * by_starts]), p
+        )
+        # From the first polynomial outwards, then from each point of the second manifold to the next.
+        w, by_w, codes = chain[:1], by_chain[:1], [codes]
+        for _ in range(int(self.levels[0])):
+            _, (w, by_w), _, code = self.onward(w, by_w, p)
+            codes += [code]
+        w, by_w = np.concatenate([w, chain[1:]]), np.concatenate([by_w, by_chain[1:]])
+        # What leaves the tangency itself need not come anywhere: of that point the state after the jump is used.
+        (x, by_x), (onto, by_onto), (guard, by_guard), code = self.onward(w, by_w, p)
+        off = [end[:, :m] - images, onto[1:-1] - chain[2:], guard[1:-1]]
+        by_off = [by_end[:, :m] - by_images, by_onto[1:-1] - by_chain[2:], by_guard[1:-1]]
+        fit = np.concatenate([each.ravel() for each in off])
+        by_fit = np.concatenate([each.reshape(-1, count) for each in by_off])
+        n, met = x.shape[1] // 2, x[0, : self.plane.shape[0]]
+        project = lambda each: np.concatenate([self.plane.T @ each[:n], self.plane.T @ each[n:]])
+        (a, b), (by_a, by_b) = map(project, x[:2]), map(project, by_x[:2])
         # In a sharp fold the angle turns suddenly, the height above the other curve does not.
         off = np.append((a - b)[:2], _cross(a[2:], b[2:]))
         by_off = np.vstack([(by_a - by_b)[:2], _cross(by_a[2:].T, b[2:]) + _cross(a[2:], by_b[2:].T)])
-        return (fit, by_fit), (off, by_off), met, np.max(np.abs(x - y)[0, :n]), np.concatenate([*codes, code])
+        return (fit, by_fit), (off, by_off), met, np.max(np.abs(x[0] - x[1])[:n]), np.concatenate([*codes, code[1:-1]])
+
+
+# Coefficients, multipliers, points of the second manifold from the tangency to its polynomial, with directions; s, t and the
+# parameters.
+Unknowns = tuple[Array, Array, Array, Array]
 
 
 @short_run
 def _points(touch: Touch, v: tuple[Array, Array, Array]) -> tuple[tuple, tuple]:
     r"""By the polynomials $W_0(s)$ and $W_0(\mu s)$ at all nodes, and the outermost points with their derivatives by s and t; the
-    Jacobians of all by the unknowns."""
+    Jacobians of all by coefficients, multipliers, s, t and the parameters."""
     flat, unravel = ravel_pytree(v)
 
     def points(flat):
@@ -188,8 +205,8 @@ def _powers(z: Scalar) -> Array:
 
 @long_run
 def _passes(lap: Lap, free: tuple[int, ...], w: Float[Array, "lanes _"]) -> tuple[tuple, tuple, Int[Array, " lanes"]]:
-    """Of states before the closing jump, each with a direction, and parameters: the states after it and before the next one, both
-    with their directions; the Jacobians, and the codes."""
+    """Of states before the closing jump, each with a direction, and parameters: the states after it and before the next one, and
+    the guard, each with its directional derivative; the Jacobians, and the codes."""
 
     def one(w):
         y, u, p = jnp.split(w, [(w.size - len(free)) // 2, w.size - len(free)])
@@ -198,10 +215,10 @@ def _passes(lap: Lap, free: tuple[int, ...], w: Float[Array, "lanes _"]) -> tupl
         def through(y):
             x = at.jump(y)
             end, _, result = at.onward(x)
-            return (x, end), result
+            return (x, end, at.guard(y)), result
 
-        (x, end), (dx, dend), result = jax.jvp(through, (y,), (u,), has_aux=True)
-        return (jnp.append(x, dx), jnp.append(end, dend)), result
+        values, by, result = jax.jvp(through, (y,), (u,), has_aux=True)
+        return jax.tree.map(jnp.append, values, by), result
 
     out, by, result = jax.vmap(lambda w: with_columns(one, w))(w)
     return out, by, result._value
@@ -210,7 +227,7 @@ def _passes(lap: Lap, free: tuple[int, ...], w: Float[Array, "lanes _"]) -> tupl
 class _Solved(NamedTuple):
     """Unknowns of a tangency, their derivatives by the second parameter, the point, s and t of it, and the code."""
 
-    v: tuple[Array, Array, Array]
+    v: Unknowns
     slope: np.ndarray
     x: np.ndarray
     st: np.ndarray
@@ -252,15 +269,19 @@ def tangency_of(
     guess = _nearest_pair(one, other) if guess is None else guess
     c, mu = (jnp.array([getattr(each, name) for each in both]) for name in ("coefficients", "multiplier"))
     at = jnp.array([*guess, *[leaves[i] for i in free]], c.dtype)
-    first, given = _touched(both, free, (c, mu, at), MANY), np.asarray([] if values is None else values, c.dtype)
+    # The points of the stable manifold, as it is, are a start.
+    inwards = other.multiplier ** np.arange(1 + other._levels(np.array([guess[1]]))[0])
+    on = other._at(guess[1] * inwards)
+    chain = jnp.asarray(np.hstack([on.y, on.slope * inwards[:, None]])[:-1])
+    first, given = _touched(both, free, (c, mu, chain, at), MANY), np.asarray([] if values is None else values, c.dtype)
     found, known = [first] * (1 if values is None else len(given)), [first]
     # Outwards from the value at hand, each from the solution nearest to it.
     for k in np.argsort(np.abs(given - float(at[-1]))) if first.code == SUCCESSFUL else ():
-        near = min(known, key=lambda each: abs(float(each.v[2][3]) - given[k]))
+        near = min(known, key=lambda each: abs(float(each.v[-1][3]) - given[k]))
         found[k] = _led(both, free, near, float(given[k]))
         known += [found[k]] * (found[k].code == SUCCESSFUL)
     codes = np.array([each.code for each in found])
-    rows = np.array([[each.v[2][2], *each.st, *each.x] for each in found])
+    rows = np.array([[each.v[-1][2], *each.st, *each.x] for each in found])
     rows[codes != SUCCESSFUL] = np.nan
     rows, codes = (rows[0], codes[0]) if values is None else (rows.T, codes)
     solved, s, t, *x = rows
@@ -281,30 +302,33 @@ def _nearest_pair(one: "Manifold", other: "Manifold") -> tuple[float, float]:
 
 def _led(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], near: _Solved, value: float) -> _Solved:
     """The tangency at another value of the second parameter, in steps along the tangents that are shorter where one fails."""
-    whole = step = value - float(near.v[2][3])
+    whole = step = value - float(near.v[-1][3])
     code = DIVERGED
     while abs(step) > SHORTEST * abs(whole):
-        (flat, unravel), left = ravel_pytree(near.v), value - float(near.v[2][3])
+        (flat, unravel), left = ravel_pytree(near.v), value - float(near.v[-1][3])
         # At the end of the way the value itself, not one that is rounded.
         ahead = unravel(jnp.append((flat + step * near.slope)[:-1], value if step == left else flat[-1] + step))
         tried = _touched(both, free, ahead, FEW)
         code = DIVERGED if tried.code == SUCCESSFUL else tried.code
-        if tried.code == SUCCESSFUL and np.max(np.abs(tried.v[2][:2] / ahead[2][:2] - 1)) <= ASIDE:
-            near, step = tried, value - float(tried.v[2][3])
+        if tried.code == SUCCESSFUL and np.max(np.abs(tried.v[-1][:2] / ahead[-1][:2] - 1)) <= ASIDE:
+            near, step = tried, value - float(tried.v[-1][3])
         else:
             step /= 2
     return near._replace(code=code if step else SUCCESSFUL)
 
 
-def _touched(
-    both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: tuple[Array, Array, Array], iterations: int
-) -> _Solved:
+def _touched(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: Unknowns, iterations: int) -> _Solved:
     """The tangency near a start, by Newton's method. `ValueError` where the parameter that is solved for changes nothing."""
-    levels = np.array([each._levels(np.asarray(v[2][k : k + 1]))[0] for k, each in enumerate(both)])
+    # Passes of the second polynomial's points are as many as those are, or one more or less.
+    levels = np.array([each._levels(np.asarray(v[-1][k : k + 1]))[0] for k, each in enumerate(both)])
     angles, lap = (np.arange(2 * DEGREE) + 0.5) * np.pi / (2 * DEGREE), both[0].lap
     nodes, scales = [min(1, 1 / abs(each.multiplier)) * np.cos(angles) for each in both], [each.scale for each in both]
     touch = Touch(lap, jnp.array(scales), jnp.array(nodes), jnp.array(levels, v[1].dtype), plane_of(*both), free)
-    (flat, unravel), count, part = ravel_pytree(v), v[0].size + 2, v[0][0].size
+    for level in range(len(v[2]), levels[1]):
+        at_level = eqx.tree_at(lambda touch: touch.levels, touch, jnp.array([0, level], v[1].dtype))
+        v = (*v[:2], jnp.concatenate([v[2], _points(at_level, (*v[:2], v[3]))[0][2][1:]]), v[3])
+    v = (*v[:2], v[2][: levels[1]], v[3])
+    (flat, unravel), count, part = ravel_pytree(v), v[0].size + 2 + v[2].size, v[0][0].size
     flat, last, code, size = np.array(flat), np.inf, DIVERGED, np.max(np.abs(both[0].x))
     slope, x, gap, fit, change = np.eye(flat.size)[-1], both[0].x[0], np.inf, np.array(np.inf), np.zeros_like(flat)
     eps = float(np.finfo(flat.dtype).eps)
@@ -341,7 +365,7 @@ def _touched(
             break
         change, last = min(1.0, LONGEST / moved) * whole[:, 0], moved
         flat = flat + change
-    c, mu, at = v = unravel(jnp.asarray(flat))
+    c, mu, _, at = v = unravel(jnp.asarray(flat))
     # Within the polynomials, and these as exact as the map.
     inner = np.abs(at[:2] / np.maximum(np.abs(mu), 1 / np.abs(mu)) ** levels) / np.array([each.radius for each in both])
     exact = max(256 * eps, float(sum(lap.step.integrator_or(Integrator()).tolerances(flat.dtype))))

@@ -237,10 +237,11 @@ def manifold_of(
     # From W = R(V): the derivative of the flow times q is mu V'(0).
     columns = q.reshape(len(q), -1)
     v = np.linalg.lstsq(np.vstack([by.x[0], by.guard[0][None]]), np.vstack([columns, 0 * columns[:1]]), rcond=RANK)[0]
-    m, v, columns = _own_space(by.end[0], by.x[0], by.end[0] @ v if around.sequence is not None else columns, columns)
+    end = np.asarray(by.end[0])
+    m, v, columns = _own_space(end, np.asarray(by.x[0]), end @ v if around.sequence is not None else columns, columns)
     mu, q = (m, columns) if q.ndim > 1 else (float(m[0, 0]), columns[:, 0])
     start = Manifold(
-        0 * columns[:1].reshape(1, *q.shape[1:]), passage.x, np.zeros(1), mu, q, 0.0, np.inf, code_of(DIVERGED),
+        0 * columns[:1].reshape(1, *q.shape[1:]), np.asarray(passage.x), np.zeros(1), mu, q, 0.0, np.inf, code_of(DIVERGED),
         code_of(DIVERGED), y0[None], np.vstack([y0, v.T]), 1.0, lap,
     )  # fmt: skip
     found = _with_polynomial(start, size)
@@ -293,8 +294,10 @@ def _invariant(jacobian: np.ndarray, which: str | int | tuple[int, int]) -> tupl
     return q.T @ jacobian @ q, q
 
 
-def _own_space(end: np.ndarray, x: np.ndarray, v: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The multipliers, and their space before and after the jump, by the Jacobians of the map itself: the orbit's own are those of
+def _own_space(
+    end: np.ndarray, x: np.ndarray, v: np.ndarray, q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The multipliers, and their space before and after the jump, by the Jacobians of the map itself: the orbit's are those of
     other steps, and what they have of an unstable direction would grow on a stable manifold. Inverse iteration."""
     for _ in range(3):
         v = v @ np.linalg.inv(q.T @ x @ v)
@@ -369,7 +372,7 @@ def _with_polynomial(start: Manifold, size: float) -> Manifold:
                 start, radius=radius * image, residual=residual, result=RESULTS.successful,
                 coefficients=np.concatenate([[y0], radius * np.array(v), c]), scale=radius,
             )  # fmt: skip
-        if found.residual <= close or found.radius and residual > found.residual:
+        if found.residual <= close or (found.radius and residual > found.residual):
             break
     return found
 

@@ -231,6 +231,54 @@ def test_tangencies_that_are_not_found_say_why():
     assert str(found.result) == "nonfinite" and np.isnan(found.solved)
 
 
+def oscillation(t, x, p):
+    """x'' = k (x - x^3) - drag x' + force cos 2t: saddles at 0, or at -1 and 1."""
+    return jnp.stack([x[1], p["k"] * (x[0] - x[0] ** 3) - p["drag"] * x[1] + p["force"] * jnp.cos(2 * t)])
+
+
+DUFFING = hj.HybridSystem(
+    {"run": hj.Mode(oscillation, ("x", "x_rate"))},
+    (hj.Transition("run", "run", lambda t, x, p: 4 - x[0], lambda t, x, p: x),),
+)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("k", "force", "drag", "guesses", "length", "solved"),
+    [
+        (1.0, 0.2, 0.1, [[-0.04, 0.0032]], 4.2, 0.174216257908880),
+        (-1.0, 0.26, 0.05, [[-1.0433, 0.0014], [0.9567, 0.0014]], 3.5, 0.226243445484772),
+    ],
+    ids=["homoclinic", "heteroclinic"],
+)
+def test_tangencies_of_a_flow(k, force, drag, guesses, length, solved):
+    """Of the stroboscope of Duffing's equation, whose multipliers are 20 and 78: the forces at which a loop, or a connection of
+    two saddles, begins. By SciPy's DOP853 at 1e-13, forwards and backwards from the eigenvectors. The integrator's tolerance is
+    1e-12; Melnikov's method gives 0.1739 and 0.2258."""
+    tight = hj.Integrator(rtol=1e-12, atol=1e-12, unroll=False)
+    step = hj.ReturnMap(DUFFING, section=hj.Stroboscope("run", np.pi), integrator=tight)
+    params = {"k": jnp.array(k), "force": jnp.array(force), "drag": jnp.array(drag)}
+    saddles = [hj.periodic_orbit(step, jnp.array(guess), params) for guess in guesses]
+    unstable = saddles[0].manifold("unstable", length=length, spacing=0.1)
+    stable = saddles[-1].manifold("stable", length=length, spacing=0.1)
+    found = unstable.tangency(stable, solve=lambda p: p["force"])
+    assert_allclose(found.solved, solved, atol=1e-11)
+
+
+@pytest.mark.medium
+def test_a_stable_manifold_beside_a_large_multiplier():
+    """What the orbit's eigenvector has of the unstable direction, 2e-11, grows 240 times in a pass. Here the saddle is that of
+    x'' = x - x^3 - 0.25 x' + 0.21 cos t. The tolerance is that of the integrator."""
+    slow = lambda t, x, p: oscillation(t / 2, x, p)
+    system = hj.HybridSystem({"run": hj.Mode(slow, ("x", "x_rate"))}, DUFFING.transitions)
+    tight = hj.Integrator(rtol=1e-12, atol=1e-12, unroll=False)
+    step = hj.ReturnMap(system, section=hj.Stroboscope("run", 2 * np.pi), integrator=tight)
+    params = {"k": jnp.array(1.0), "force": jnp.array(0.21), "drag": jnp.array(0.25)}
+    orbit = hj.periodic_orbit(step, jnp.array([-0.1034, 0.0129]), params)
+    stable = orbit.manifold("stable", length=0.3, spacing=0.03)
+    assert stable.residual < 1e-12 and stable.scale > 0.05 and str(stable.ends) == "2 successful"
+
+
 def test_tangencies_that_cannot_be_sought():
     unstable, stable = henon_manifolds()
     a = lambda p: p["a"]
