@@ -338,23 +338,30 @@ def _marked_square(fit: Fitted) -> float:
 
 def _suspicious(found: Fitted) -> bool:
     """Whether the fit failed, or an event is off by a quarter of the interval beside it, or by eight standard deviations."""
-    return not (found.result == RESULTS.successful or found.result == RESULTS.undetermined) or any(_events_off(found))
+    return not (found.result == RESULTS.successful or found.result == RESULTS.undetermined) or _events_off(found)[0]
 
 
 def _events_off(found: Fitted) -> tuple[bool, bool]:
-    """Whether an event is off by eight standard deviations, or by a quarter of the interval beside it and no noise of a deviation
-    that is known explains it; and whether the latter."""
+    """Whether an event is off by eight standard deviations, or by a quarter of the interval beside it; and whether the latter by
+    more than noise. Noise of unknown size is what most events are off by, unless that is a quarter of most intervals."""
     assert found.problem is not None
-    wild, far, known = False, False, not found.estimated
+    off_at_all, unexplained = False, False
     for record, predicted, residuals in zip(found.records, found.predicted, found.residuals, strict=True):
         rows = np.array([row for row, label in enumerate(record.labels) if label is not None], int)
         times, model = (np.asarray(each)[rows, 0] for each in (record.values, predicted))
         between = np.diff(times, prepend=float(found.problem.start.times[0]))
-        near = np.minimum(between, np.append(between[1:], np.inf))
-        off, size = np.abs(times - model), np.abs(np.asarray(residuals)[rows, 0])
-        wild |= known and bool(np.any(size > 8))
-        far |= bool(np.any((off > near / 4) & (near > 0) & ~(known & (size < 4))))
-    return wild, far
+        near, off = np.minimum(between, np.append(between[1:], np.inf)), np.abs(times - model)
+        far = (off > near / 4) & (near > 0)
+        if found.estimated:
+            typical = np.nanmedian(off) if np.any(np.isfinite(off)) else 0.0
+            # Six medians are four standard deviations.
+            noise, wild, unexplained = off <= 6 * typical, False, unexplained or bool(typical > np.median(between) / 4)
+        else:
+            size = np.abs(np.asarray(residuals)[rows, 0])
+            noise, wild = size < 4, np.any(size > 8)
+        off_at_all |= bool(wild or np.any(far))
+        unexplained |= bool(np.any(far & ~noise))
+    return off_at_all, unexplained
 
 
 def shown(matchings: Sequence[Matching]) -> tuple:

@@ -209,6 +209,27 @@ def test_events_that_follow_no_ball():
     assert fit_ball(wrong, noise=0.8).result == "successful"
 
 
+def test_events_that_nearly_coincide():
+    """Two balls, of which the first bounces come within noise of each other: an unknown deviation explains what is off."""
+    two = hj.HybridSystem(
+        {"flight": hj.Mode(lambda t, x, p: jnp.stack([x[1], -p.gravity, x[3], -p.gravity]), ("a", "va", "b", "vb"))},
+        tuple(
+            hj.Transition(
+                "flight", "flight", lambda t, x, p, k=k: x[2 * k],
+                lambda t, x, p, k=k: x.at[2 * k].set(0 * x[0]).at[2 * k + 1].set(-p.restitution * x[2 * k + 1]),
+            )
+            for k in (0, 1)
+        ),
+    )  # fmt: skip
+    times = np.sort(np.concatenate([np.sqrt(height) * impacts(6) for height in (1.0, 1.02)]))
+    times += 2e-3 * np.random.default_rng(1).standard_normal(12)
+    x0 = jnp.array([1.0, 0.0, 1.02, 0.0])
+    found = hj.fit(two, jnp.asarray(np.sort(times)), GUESS, over=BOTH, x0=x0, mode="flight", throw=False)
+    assert found.result == "successful" and np.all(
+        np.abs(np.asarray(found.values) - [9.81, 0.8]) < 3 * found.standard_errors
+    )
+
+
 def test_a_mark_pays_for_itself():
     """No false rows, but noise of a quarter of the last intervals: with few data the residuals fall to a seventh without row 1,
     which says nothing."""

@@ -121,9 +121,10 @@ def test_a_picture_of_a_surface_and_a_curve():
 
 def test_what_a_surface_cannot_do():
     orbit, found = surface("stable focus")
-    assert np.all(np.isfinite(found(0.999 * found.s[found.border])))
+    border = found.border
+    assert border is not None and np.all(np.isfinite(found(0.999 * found.s[border])))
     for call, text in (
-        (lambda: found(1.05 * found.s[found.border[:1]]), "must be within the border"),
+        (lambda: found(1.05 * found.s[border[:1]]), "must be within the border"),
         (lambda: found(0.3), "must be .*, 2"),
         (lambda: orbit.manifold(1, length=1.0), "two on one side of the circle"),
         (lambda: orbit.manifold((0, 1), length=1.0), "two on one side of the circle"),
@@ -215,6 +216,7 @@ def test_a_surface_through_impacts():
                 break
         return np.sign(x[0])
 
+    assert found.border is not None
     for k in found.border[::6]:
         x, low, high = found.x[k], found.x[k, 2] - 0.1, found.x[k, 2] + 0.1
         for _ in range(50):
@@ -251,5 +253,6 @@ def test_where_the_map_jumps_the_surface_is_torn():
     # No triangle crosses the jump, at which rays end.
     i, j = edges_of(found)
     assert np.all(np.linalg.norm(found.x[i] - found.x[j], axis=1) <= 0.15)
+    assert found.border is not None
     torn = np.asarray(found.ends._value) == int(hj.RESULTS.nonlinear_divergence._value)
     assert 2 < np.sum(torn) < len(torn) and np.all(nearest[found.border[torn]] < 0.01)
