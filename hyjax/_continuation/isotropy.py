@@ -41,15 +41,20 @@ def exchanges(names: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """The exchanges of two labels in names that take all names to names, by the labels: for each name the name in its place."""
     parts = {name: tuple(re.findall(r"\d+|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]*|[\W_]+", name)) for name in names}
     found: dict[str, dict[str, str]] = {}
+    seen = set()
     for one, other in itertools.combinations(parts.values(), 2):
         most = range(min(len(one), len(other)))
         starts = [k for k in most if one[:k] == other[:k]][::-1]
         ends = [k for k in most if one[len(one) - k :] == other[len(other) - k :]][::-1]
         for start, end in itertools.product(starts, ends):
             a, b = one[start : len(one) - end], other[start : len(other) - end]
-            moved = {name: "".join(_exchanged(each, a, b)) for name, each in parts.items()} if a and b else {}
-            if {*moved.values()} == {*names} and moved not in found.values():
+            if not (a and b) or (a, b) in seen:
+                continue
+            moved = {name: "".join(_exchanged(each, a, b)) for name, each in parts.items()}
+            image = tuple(moved.values())
+            if {*image} == {*names} and image not in seen:
                 found["".join(a) + " <> " + "".join(b)] = moved
+            seen |= {(a, b), image}
     return found
 
 
@@ -154,7 +159,7 @@ def found_symmetries(point: "SpecialPoint") -> Symmetries:
     around = [unfolding.params_at(values) for values in (split, split + SPREAD * unfolding.scale)]
     found: Symmetries = {}
     for word, (image, matrix) in sorted(candidates.items(), key=lambda each: np.sum(np.diag(each[1][1]) == 0)):
-        if any(np.array_equal(matrix, each) for _, each in group_of(found, len(names))) or not _keeps(point, matrix):
+        if not _keeps(point, matrix) or any(np.array_equal(matrix, each) for _, each in group_of(found, len(names))):
             continue
         if all(is_symmetry(orbit.system, home, image, params, states) for params in around):
             found[word] = matrix
@@ -172,7 +177,9 @@ def group_of(symmetries: Symmetries, n: int) -> list[tuple[str, np.ndarray]]:
                 known.add(key(product))
                 group.append((f"{name} * {word}" if word else name, product))
         if len(group) > 1000:
-            raise ValueError(f"isotropies: {', '.join(symmetries)} must generate a group of at most 1000 symmetries.")
+            raise ValueError(
+                f"isotropies: {', '.join(symmetries)} must generate a group of at most 1000. Give fewer as symmetries=."
+            )
     return group
 
 
