@@ -210,7 +210,8 @@ def follow_curve(
             residual, jacobian, aux = once(v)
             return jnp.append(residual, row @ (v - predicted)), jnp.concatenate([jacobian, row[None]]), (jacobian, aux)
 
-        most = jnp.where(first, 20, method.max_iterations)
+        # A first step of length zero evaluates the equation, and takes no step.
+        most = jnp.where(first, jnp.where(h > 0, 20, 1), method.max_iterations)
         root = newton(bordered, predicted, max_iterations=most, accept=accept)
         jacobian, aux = root.aux
         aux = aux if judge is None else judge(root.y, aux)
@@ -322,15 +323,24 @@ def curves_from(equation: Equation, v0, border, ways, interval: Interval, method
 
 
 def point_near(
-    equation: Equation, v: Array, border: Array, along: Array, ways: int, method: PseudoArclength, accept: Array
+    equation: Equation,
+    v: Array,
+    border: Array,
+    along: Array,
+    ways: int,
+    method: PseudoArclength,
+    accept: Array,
+    corrected: bool = True,
 ) -> Near:
     """The point of a curve near `v` at which `border @ (u - v)` is zero, and its tangent in the direction `along`; by the program
-    that followed the curve in so many `ways`, as its first attempt at the first point."""
+    that followed the curve in so many `ways`, as its first attempt at the first point. Unless `corrected`, it is `v` itself."""
     infinite, no = jnp.full((), jnp.inf, v.dtype), jnp.array(False)
     bounds = Interval(-infinite, infinite, no, no, jnp.ones_like(infinite), jnp.ones(ways, v.dtype))
     v, border, along = (jnp.broadcast_to(each, (ways, v.size)) for each in (v, border, along))
     equation, v, border, along, bounds = _strong((equation, v, border, along, bounds))
     state = _start(equation, v, along, bounds, method)
+    start, step, *rest = state
+    state = start, step if corrected else 0 * step, *rest
     curve, *_ = _follow(equation, v, border, along, bounds, method, accept, state, jnp.array(1))
     point = (
         *(np.asarray(each)[:, 0] for each in (curve.v, curve.tangent, curve.jacobian, curve.residual)),

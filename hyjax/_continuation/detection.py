@@ -56,6 +56,8 @@ def search(curve: Followed, points: dict[str, Any]) -> tuple[list[SpecialPoint],
             # Two multipliers may pass 1 at one point in opposite directions.
             both = not _turns(places, k, FLIP) and _located(curve, a, b, [CROSSING], 2)[CROSSING] is not None
             kinds, simple, rank = ([CROSSING], True, 2) if both else (kinds, False, rank)
+        elif 0 in _change(a, b) and _turns(places, k, FLIP, 1e-3):
+            simple = False  # as may two pass -1
         middle = None if simple else halfway(a, b)
         if middle is None:
             located = _located(curve, a, b, kinds, rank)
@@ -127,6 +129,8 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
         # A point at an end of the branch, where the sign is that of rounding.
         small = lambda kind, end=end, other=other: abs(end.tests[kind]) < ZERO * abs(other.tests[kind])
         flips |= {kind for kind in (FLIP, CROSSING) if small(kind) and abs(other.tests[kind]) > ZERO}
+        if abs(_beyond_circle(end)) < ZERO and ON_CIRCLE < abs(_beyond_circle(other)) < np.inf and not flips:
+            return [PAIR], True
     signs, change = flips - {PAIR}, _change(a, b)
     # Where a pair of multipliers must cross the circle, a neutral saddle may have turned its test function back.
     steady = [kind for kind in KINDS if kind not in flips and (kind != PAIR or 0 in change)]
@@ -222,7 +226,8 @@ def _point(curve: Followed, kind: str, place: Place, rank: int) -> Located:
     dtype = np.result_type(place.near.v, np.complex64) if kind == PAIR else place.near.v.dtype
     near, multiplier = jax.tree.map(jnp.asarray, place.near), jnp.asarray(critical / np.abs(critical), dtype)
     point = dataclasses.replace(point_on(curve.equation, near, multiplier), kind=kind)  # pyright: ignore
-    # Of a family, dF may lose rank where no multiplier passes 1.
+    # The equation's residual is within the tolerance of its place; the rest is a singular value. Of a family, dF may lose rank
+    # where no multiplier passes 1.
     if point.orbit.result != RESULTS.successful or not point.residual < nothing(place):
         return None
     if kind == CROSSING:

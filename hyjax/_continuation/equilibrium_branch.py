@@ -64,6 +64,8 @@ KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")
 # Of a pair on the imaginary axis, a growth along the branch, in units of its frequency and of the way to `stop`, and a first
 # Lyapunov coefficient, in units of the state's size, that are zero up to rounding.
 FLAT = 1e-9
+# What is zero at an end of the branch, in units of the value at the next point.
+ZERO = 1e-11
 
 
 class HopfForm(NamedTuple):
@@ -86,8 +88,9 @@ class EquilibriumPoint(Shown):
     the `Equilibrium` there. `meaning`: in words, what is born there and on which side. `frequency`: $\omega$ of a Hopf point, in
     units of 1/time; NaN elsewhere. `coefficient`: at a Hopf point the first Lyapunov coefficient $\operatorname{Re} c/\omega$ for
     $|q| = 1$ (negative: supercritical), at a fold $b$ in $\xi' = b\xi^2$ for $|q| = 1$; NaN elsewhere. `beyond`: at a
-    `boundary` the equilibrium of the mode to which the guard leads, if there is one. `residual`: the largest residual of all
-    equations solved, scaled. `form`: the whole `HopfForm`. `v`: scaled unknowns of the equation `balance`.
+    `boundary` the equilibrium of the mode to which the guard leads, if there is one. `residual`: the largest scaled
+    residual of the equilibrium; at a `branch-point`, which is interpolated, up to 1e3 times that of other points.
+    `form`: the whole `HopfForm`. `v`: scaled unknowns of the equation `balance`.
 
     **Example:**
 
@@ -260,16 +263,19 @@ def _points_of(branch: EquilibriumBranch) -> dict[str, Any]:
 
 def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tuple[tuple[float, float], ...]]:
     curve = Followed(branch.balance, len(branch.curves.count), branch.method, branch.accept, _witness)
-    found, unresolved = [], []
-    for k, (a, b) in enumerate(itertools.pairwise(places_of(curve, branch._points))):
+    found, unresolved, places = [], [], places_of(curve, branch._points)
+    for k, (a, b) in enumerate(itertools.pairwise(places)):
         here, interval = [], (float(branch.values[k]), float(branch.values[k + 1]))
         flips = [(kind, i) for kind in KINDS for i in np.flatnonzero((a.tests[kind] >= 0) != (b.tests[kind] >= 0))]
-        for kind, i in flips:
+        ends = ((a, b),) * (k == 0) + ((b, a),) * (k == len(places) - 2)
+        # At an end of the branch the sign may be that of rounding.
+        at_end = {kind for kind in ("hopf", "branch-point") for pair in ends if _is_zero(kind, *pair)}
+        for kind, i in dict.fromkeys([*flips, *((kind, 0) for kind in at_end)]):
             value = lambda place, kind=kind, i=i: float(_growth(place).real if kind == "hopf" else place.tests[kind][i])
-            if kind == "hopf" and (value(a) >= 0) == (value(b) >= 0):
+            if kind == "hopf" and (value(a) >= 0) == (value(b) >= 0) and kind not in at_end:
                 continue  # a neutral saddle
             place = crossing_between(curve, a, b, 1) if kind == "branch-point" else zero_between(curve, a, b, value)
-            if place is None:
+            if place is None or branch.balance.at(jnp.asarray(place.near.v)).result != RESULTS.successful:
                 unresolved.append(interval)
             elif point := _point(branch.balance, kind, int(i), place):
                 here.append((place.s, point))
@@ -277,6 +283,12 @@ def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tu
             unresolved.append(interval)
         found += [point for _, point in sorted(here, key=lambda each: each[0])]
     return tuple(_each_once(found)), tuple(dict.fromkeys(unresolved))
+
+
+def _is_zero(kind: str, end: Place, other: Place) -> bool:
+    """Whether a test function is zero at one of two points, up to rounding, and not at the other."""
+    here, there = (abs(_growth(each).real if kind == "hopf" else each.tests[kind][0]) for each in (end, other))
+    return bool(here < ZERO * there < np.inf)
 
 
 def _growth(place: Place) -> complex:

@@ -19,6 +19,8 @@ from .unfolding import Equation
 # The most secants to a zero. And the power of the dtype's resolution that is nothing: of a function, beside its values at the
 # ends of the interval; of a singular value of a scaled matrix; of a component of a unit tangent.
 MOST_SECANTS, NOTHING = 60, 0.4
+# The largest residual at a branch point, which is interpolated, in units of that of the other points.
+MOST_RESIDUAL = 1e3
 # Chebyshev's points, in units of the interval: a branch point amid them is not near one of them.
 NODES = np.cos(np.pi * (np.arange(12) + 0.5) / 12) / 2
 
@@ -113,6 +115,7 @@ def crossing_between(curve: Followed, a: Place, b: Place, rank: int) -> Place | 
     g = lambda near: np.linalg.lstsq(bordered(near), ones, rcond=None)[0][-rank:]
     unit = np.linalg.pinv(g(b.near) - g(a.near))
     value = lambda near: np.trace(unit @ g(near)) / rank
+    distinct = lambda values: np.all(np.isfinite(values)) and len({*values}) == len(values)
     length, share, best, at = b.s - a.s, -value(a.near), np.inf, a
 
     def at_zero(found: list[Place]) -> Place:
@@ -129,7 +132,8 @@ def crossing_between(curve: Followed, a: Place, b: Place, rank: int) -> Place | 
     for turn, width in enumerate((1, 1, 0.1, 0.01, 0.001)):
         around = [between(curve, a, b, share + width * each) for each in NODES]
         found = [each for each in around if each is not None]
-        if len(found) < len(around):
+        # Where two crossings are near each other, `g` is the same at several points.
+        if len(found) < len(around) or not distinct([value(each.near) for each in found]):
             return None
         place, other = at_zero(found), at_zero(found[1:-1])
         before, share = share, (place.s - a.s) / length
@@ -141,9 +145,16 @@ def crossing_between(curve: Followed, a: Place, b: Place, rank: int) -> Place | 
             break
         if best < 1e-10:
             break
-    # Errors of `g`, of a tenth of the branch's tolerance for residuals, over its change; and rounding, which is a larger fraction
-    # of a short interval.
-    sure, slack = 1e-10 + 0.1 * float(curve.accept) * np.linalg.norm(unit), 1e-6 + 1e-9 / length
-    found = best <= sure and -slack <= share <= 1 + slack and abs(value(at.near)) < 10 * sure
-    along = at.near.tangent / np.linalg.norm(at.near.tangent)
-    return _place(curve, float(at.s), at.near._replace(tangent=along)) if found else None
+    # Errors of `g` over its change, of the branch's tolerance for residuals; and rounding, which is a larger fraction of a short
+    # interval.
+    sure, slack = 1e-10 + 1e-4 * float(curve.accept) * np.linalg.norm(unit), 1e-6 + 1e-9 / length
+    if not (best <= sure and -slack <= share <= 1 + slack):
+        return None
+    # Interpolated residuals cancel: the equation itself is evaluated. Newton's step would be one of a singular matrix.
+    v, along = (
+        jnp.asarray(each, a.near.v.dtype) for each in (at.near.v, at.near.tangent / np.linalg.norm(at.near.tangent))
+    )
+    accept = jnp.minimum(MOST_RESIDUAL * curve.accept, nothing(at)).astype(v.dtype)
+    near = point_near(curve.equation, v, along, along, curve.ways, curve.method, accept, corrected=False)
+    near = near._replace(tangent=np.asarray(along))
+    return _place(curve, float(at.s), near) if near.found and abs(value(near)) < 1e3 * sure else None

@@ -59,8 +59,10 @@ class SpecialPoint(Shown):
     **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`, `corner`; in a
     Filippov system also `grazing-sliding`, `adding-sliding`, `crossing-sliding`, `switching-sliding`. `value`: the parameter, in
     its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair on the unit
-    circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`: the largest
-    residual of all equations solved, in units of the state's size. `v`, `tangent`: scaled unknowns, tangent of the branch.
+    circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`: the
+    largest residual of the orbit, in units of the state's size, or the smallest singular value of the critical matrix, whichever
+    is larger; at a `branch-point`, which is interpolated, the orbit's may be 1e3 times that of other points. `v`,
+    `tangent`: scaled unknowns, tangent of the branch.
     `kernel`: null vectors of the singular matrix. `jacobian`: dF. `unfolding`: the equation `F`.
 
     On a locus, of codimension two, the kinds are those of `Locus.special_points`; `values` are both parameters, `value` is the

@@ -40,6 +40,29 @@ def test_a_fold_with_its_coefficient_and_a_branch_point():
         hj.switch_branch(point, stop=1.0)
 
 
+@pytest.mark.medium
+def test_a_point_at_the_end():
+    """What is zero at `stop` itself, where the sign is that of rounding."""
+    spiral = alone(lambda t, x, p: radial(x, p), "x", "y")
+    fork = alone(lambda t, x, p: p * x - x**3, "x")
+    for system, guess, kind in ((spiral, [0.0, 0.0], "hopf"), (fork, [0.0], "branch-point")):
+        branch = branch_of(system, "flow", guess, jnp.array(-0.33), stop=0.0)
+        (point,) = branch.special_points
+        assert point.kind == kind and abs(point.value) < 1e-13 and branch.unresolved == ()
+
+
+@pytest.mark.medium
+def test_a_fold_too_near_to_a_branch_point_is_said():
+    """The branch x^2 = p, and x = e, which crosses it at p = e^2: for e = 1e-6 no point is taken at the fold."""
+    system = alone(lambda t, x, p: (x - 1e-6) * (p - x**2), "x")
+    branch = branch_of(system, "flow", [0.5], jnp.array(0.25), stop=(-0.1, 0.3))
+    (point,) = branch.special_points
+    assert point.kind == "branch-point" and abs(point.value) < 1e-11 and np.all(np.isfinite(point.equilibrium.x))
+    ((low, high),) = branch.unresolved
+    # The interval that is named is a step of the branch.
+    assert 0 < low < high < 1e-3
+
+
 def radial(x, p):
     """r' = p r - r^3, angle' = 1.3 + 0.4 r^2."""
     square = x[0] ** 2 + x[1] ** 2

@@ -40,7 +40,7 @@ def blocks(a, b):
 def check(branch, *expected):
     assert branch.unresolved == ()
     assert [point.kind for point in branch.special_points] == [kind for kind, _ in expected]
-    # Newton's method, to rounding; two multipliers near each other lose some digits.
+    # Secants, and at branch points interpolation, end at rounding; two multipliers near each other lose some digits.
     assert_allclose([float(point.value) for point in branch.special_points], [s for _, s in expected], atol=1e-10)
 
 
@@ -56,6 +56,42 @@ def test_doublings_within_one_step():
     check(there_and_back, ("period-doubling", c - 1e-2), ("period-doubling", c + 1e-2))
     both = branch_of(blocks(turned(0.5, 1.0), np.diag([-1, -1.005])), blocks(np.zeros((2, 2)), -np.eye(2)))
     check(both, ("period-doubling", -0.005), ("period-doubling", 0))
+
+
+@pytest.mark.medium
+def test_doublings_in_opposite_directions():
+    """The multipliers -1 - s and -1 + s - 1e-4: after both, as many as before are outside."""
+    steady = blocks(turned(0.5, 1.0), np.diag([-1, -1 - 1e-4]))
+    branch = branch_of(steady, blocks(np.zeros((2, 2)), np.diag([-1, 1])))
+    check(branch, ("period-doubling", 0), ("period-doubling", 1e-4))
+
+
+@pytest.mark.medium
+def test_a_pair_crosses_at_the_end():
+    """The multipliers (1 + s - TO) exp(+-i), on the circle at the last point."""
+    growing = blocks(turned(1.0, 1.0), np.zeros((2, 2)))
+    check(
+        branch_of((1 - TO) * growing + blocks(np.zeros((2, 2)), np.diag([0.3, 0.1])), growing), ("neimark-sacker", TO)
+    )
+
+
+@pytest.mark.medium
+def test_an_imperfect_pitchfork_is_no_branch_point():
+    """x -> x + 0.3 (s x - x^3 + e): without e two branches cross at zero. With it they pass at a distance of e^(1/3); a point
+    amid them has a residual of 0.3 e, which is not hidden by interpolation."""
+    system = mapping(lambda x, p: x + 0.3 * (p["s"] * x - x**3 + p["e"]), 1)
+
+    def branch(e):
+        params = {"s": jnp.array(-0.5), "e": jnp.array(e)}
+        orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("run",), integrator=ROLLED), jnp.zeros(2), params)
+        return hj.continuation(orbit, where=lambda p: p["s"], stop=TO)
+
+    check(branch(0.0), ("branch-point", 0))
+    assert branch(1e-8).special_points == ()
+    # Below 1e3 times the tolerance of points, both are one; the residual says so, up to that tolerance.
+    near = branch(1e-10)
+    for point in near.special_points:
+        assert abs(point.residual - 0.3e-10) < near.accept
 
 
 @pytest.mark.medium

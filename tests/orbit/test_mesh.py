@@ -95,6 +95,20 @@ def test_the_first_axis_is_the_curve_of_the_first_multiplier():
     assert_allclose(found.multiplier, [[1.7, 0], [0, -1.4]], atol=1e-14)
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize(("by", "which"), [((1.05, 20, 0.5), "unstable"), ((2, 0.9, 0.02), "stable")])
+def test_a_surface_of_unequal_multipliers_ends_where_it_would_be_wrong(by, which):
+    """W(s) in closed form; of the bound 1.5e-8 a part of ten is left to the curvature of the map."""
+    orbit = hj.periodic_orbit(surface("node")[0].step, jnp.zeros(4), {"by": jnp.diag(jnp.array(by))})
+    found = orbit.manifold(which, length=1.2, spacing=0.3, angle=0.5)
+    flat = np.asarray(jax.vmap(lambda x: straight(x, None))(found.x[:, :3]))
+    assert_allclose(flat, found.s @ found.direction[:3].T, atol=1.5e-7)
+    assert "nonlinear_divergence" in str(found.ends)
+    i, _ = edges_of(found)
+    assert len(found.s) - len(i) + len(found.triangles) == 1 and found.border is not None
+    assert 2 * len(i) - 3 * len(found.triangles) == len(found.border)
+
+
 def test_a_surface_is_saved_and_shown(tmp_path):
     _, found = surface("node")
     hj.save(tmp_path / "surface.npz", found)
