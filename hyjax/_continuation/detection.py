@@ -143,7 +143,7 @@ def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
         return [PAIR], bool(change & {-2, 2})
     if change != {0} and PAIR in flips:
         return [PAIR], True
-    return [], PAIR not in flips or (_none_crosses(a, b) and not _may_turn(places, k, _beyond_circle))
+    return [], PAIR not in flips or (_none_crosses(a, b) and not may_turn(places, k, _beyond_circle))
 
 
 def changes_sign(a: float | np.ndarray, b: float | np.ndarray) -> bool:
@@ -152,7 +152,7 @@ def changes_sign(a: float | np.ndarray, b: float | np.ndarray) -> bool:
 
 
 def _turns(places: list[Place], k: int, kind: str, least: float = 0.0) -> bool:
-    return _may_turn(places, k, lambda place: float(place.tests[kind]), least)
+    return may_turn(places, k, lambda place: float(place.tests[kind]), least)
 
 
 def _beyond_circle(place: Place) -> float:
@@ -164,7 +164,7 @@ def _distances(place: Place) -> np.ndarray:
     return np.where(np.imag(place.values) > 0, np.abs(place.values) - 1, np.inf)
 
 
-def _may_turn(places: list[Place], k: int, value: Callable[[Place], float], least: float = 0.0) -> bool:
+def may_turn(places: list[Place], k: int, value: Callable[[Place], float], least: float = 0.0) -> bool:
     """Whether a value, such as a test function, of one sign at both ends of an interval may be zero in between, or below the
     share `least` of its larger end: by the parabolas through both ends and a third point, whose difference estimates the error
     of each."""

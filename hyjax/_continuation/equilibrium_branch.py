@@ -25,7 +25,6 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, Secs. 5.4, 1
 (2008), *Piecewise-smooth Dynamical Systems*, ch. 5.
 """
 
-import itertools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -57,7 +56,8 @@ from ..phase.equilibrium import (
 )
 from .branch import columns_of
 from .curve import Curve, PseudoArclength, result_of
-from .location import crossing_between, Followed, Place, places_of, zero_between
+from .detection import may_turn, MOST_NEW, SHORTEST
+from .location import between, crossing_between, Followed, Place, places_of, zero_between
 from .unfolding import Balance
 
 KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")
@@ -263,25 +263,35 @@ def _points_of(branch: EquilibriumBranch) -> dict[str, Any]:
 
 def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tuple[tuple[float, float], ...]]:
     curve = Followed(branch.balance, len(branch.curves.count), branch.method, branch.accept, _witness)
-    found, unresolved, places = [], [], places_of(curve, branch._points)
-    for k, (a, b) in enumerate(itertools.pairwise(places)):
-        here, interval = [], (float(branch.values[k]), float(branch.values[k + 1]))
+    found, unresolved, places, k = [], [], places_of(curve, branch._points), 0
+    most = len(places) + MOST_NEW
+    while k < len(places) - 1:
+        a, b = places[k], places[k + 1]
         flips = [(kind, i) for kind in KINDS for i in np.flatnonzero((a.tests[kind] >= 0) != (b.tests[kind] >= 0))]
+        # Where no pair crosses the axis there is a neutral saddle.
+        flips = [flip for flip in flips if flip[0] != "hopf" or (_growth(a).real >= 0) != (_growth(b).real >= 0)]
         ends = ((a, b),) * (k == 0) + ((b, a),) * (k == len(places) - 2)
         # At an end of the branch the sign may be that of rounding.
-        at_end = {kind for kind in ("hopf", "branch-point") for pair in ends if _is_zero(kind, *pair)}
-        for kind, i in dict.fromkeys([*flips, *((kind, 0) for kind in at_end)]):
+        flips += [(kind, 0) for kind in ("hopf", "branch-point") if any(_is_zero(kind, *pair) for pair in ends)]
+        kinds, rates = [kind for kind, _ in dict.fromkeys(flips)], np.real([a.values, b.values])
+        steady = (kind for kind in KINDS[:3] if kind not in kinds)
+        turns = any(may_turn(places, k, lambda place, kind=kind: float(place.tests[kind][0]), 1e-3) for kind in steady)
+        halved = (turns or not _explains(kinds, rates)) and b.s - a.s > SHORTEST and len(places) < most
+        if halved and (middle := between(curve, a, b, 0.5)):
+            places.insert(k + 1, middle)
+            continue
+        here, (low, high) = [], (branch.balance.split(jnp.asarray(place.near.v))[2] for place in (a, b))
+        for kind, i in dict.fromkeys(flips):
             value = lambda place, kind=kind, i=i: float(_growth(place).real if kind == "hopf" else place.tests[kind][i])
-            if kind == "hopf" and (value(a) >= 0) == (value(b) >= 0) and kind not in at_end:
-                continue  # a neutral saddle
             place = crossing_between(curve, a, b, 1) if kind == "branch-point" else zero_between(curve, a, b, value)
             if place is None or branch.balance.at(jnp.asarray(place.near.v)).result != RESULTS.successful:
-                unresolved.append(interval)
+                unresolved.append((float(low), float(high)))
             elif point := _point(branch.balance, kind, int(i), place):
                 here.append((place.s, point))
-        if not _explains([point.kind for _, point in here], np.real(branch.eigenvalues[k : k + 2])):
-            unresolved.append(interval)
+        if not _explains([point.kind for _, point in here], rates):
+            unresolved.append((float(low), float(high)))
         found += [point for _, point in sorted(here, key=lambda each: each[0])]
+        k += 1
     return tuple(_each_once(found)), tuple(dict.fromkeys(unresolved))
 
 

@@ -52,6 +52,19 @@ def test_a_point_at_the_end():
 
 
 @pytest.mark.medium
+def test_hopf_points_within_one_step():
+    """Two pairs p +- 1.3 i and 2 (1e-3 - p +- 1.3 i): after both, as many eigenvalues as before grow."""
+
+    def field(t, x, p):
+        return jnp.concatenate([radial(x[:2], p), 2 * radial(x[2:], 1e-3 - p)])
+
+    branch = branch_of(alone(field, *"abcd"), "flow", [0.0] * 4, jnp.array(-0.33), stop=0.4)
+    assert [point.kind for point in branch.special_points] == ["hopf", "hopf"] and branch.unresolved == ()
+    # Secants to rounding.
+    assert_allclose([point.value for point in branch.special_points], [0, 1e-3], atol=1e-12)
+
+
+@pytest.mark.medium
 def test_a_fold_too_near_to_a_branch_point_is_said():
     """The branch x^2 = p, and x = e, which crosses it at p = e^2: for e = 1e-6 no point is taken at the fold."""
     system = alone(lambda t, x, p: (x - 1e-6) * (p - x**2), "x")
@@ -229,13 +242,13 @@ def test_a_batch_of_branches():
 
 @pytest.mark.medium
 def test_what_is_not_located_is_said():
-    """Two pairs become unstable at values that no step tells apart: the product of all sums keeps its sign."""
+    """Two pairs become unstable at values that no halved step tells apart: the product of all sums keeps its sign."""
 
     def field(t, x, p):
         turn = lambda a, b, growth: [growth * a - b - a**3, a + growth * b]
-        return jnp.stack([*turn(x[0], x[1], p), *turn(x[2], 2 * x[3], 1.001 * p - 1e-4)])
+        return jnp.stack([*turn(x[0], x[1], p), *turn(x[2], 2 * x[3], 1.001 * p - 1e-8)])
 
-    branch = branch_of(alone(field, "a", "b", "c", "d"), "flow", np.zeros(4), jnp.array(-0.5), stop=0.5)
+    branch = branch_of(alone(field, "a", "b", "c", "d"), "flow", np.zeros(4), jnp.array(-0.47), stop=0.5)
     assert branch.special_points == () and len(branch.unresolved) == 1
     low, high = branch.unresolved[0]
     assert low < 0 < high
