@@ -40,7 +40,7 @@ from .._system.results import code_of, numbered_code, RESULTS
 from .._system.where import Where
 from .crossings import Crossings, crossings_of, DEGREE, Tangency, tangency_of
 from .lap import DIVERGED, jumps, LANES, Lap, lap_of, passages, SUCCESSFUL
-from .mesh import beyond, meshed, near_points
+from .mesh import beyond, FIRST, meshed, near_points
 from .return_map import require_map, ReturnMap
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ RANK = 1e-9
 # The modulus of a multiplier below which it is none of a surface; the degree of the polynomial of one, and the number of passes
 # that are enough to come from anywhere to it.
 ERASED, SURFACE_DEGREE, DEEPEST = 1e-6, 10, 100_000
+# The largest ratio of the moduli of both multipliers of a surface.
+UNEQUAL = 1e3
 # The gap between two points, in units of `spacing`, below which their directions may differ by any angle.
 FOLD = 1e-2
 
@@ -121,17 +123,20 @@ class Manifold(Shown):
     def __call__(self, s) -> Float[np.ndarray, "..."]:
         """The states $W(s)$, shape `(*s.shape, n)`, NaN where the map fails; `ValueError` beyond the points of a stable one.
 
-        **Arguments:** `s`: of any shape; of a surface `(*batch, 2)`, and the states have the shape `(*batch, n)`."""
+        **Arguments:** `s`: of any shape; of a surface `(*batch, 2)`, and the states have the shape `(*batch, n)`; NaN
+        where it is not finite."""
         at = np.asarray(s, self.x.dtype)
         batch = at.shape[: at.ndim - self.s.ndim + 1]
         if at.shape != (*batch, *self.s.shape[1:]):
             raise ValueError(f"manifold: s has the shape {at.shape}, which must be (..., 2) on a surface.")
         flat = at.reshape(-1, *self.s.shape[1:])
+        finite = np.all(np.isfinite(flat.reshape(len(flat), -1)), axis=1)
+        flat = np.where(finite.reshape(-1, *(1,) * (flat.ndim - 1)), flat, 0)
         if _is_stable(self.multiplier) and np.any(beyond(self, flat)):
             within = "within the border" if self.s.ndim > 1 else f"from {self.s[0]:.6g} to {self.s[-1]:.6g}"
             raise ValueError(f"manifold: s must be {within}: ask for a greater length.")
         found = self._at(flat)
-        x = np.where(found.codes[:, None] == SUCCESSFUL, found.x, np.nan)
+        x = np.where((finite & (found.codes == SUCCESSFUL))[:, None], found.x, np.nan)
         return x.reshape(*batch, -1)
 
     def plot(self, ax=None, **options):
@@ -219,10 +224,15 @@ def manifold_of(
             f"manifold: the orbit's states are {orbit.x.dtype}, which must be float64. Enable jax_enable_x64."
         )
     mu, q = _invariant(np.asarray(orbit.return_jacobian), which)
-    spacing = length / (100 if q.ndim == 1 else 15) if spacing is None else spacing
+    if spacing is None and np.isscalar(length) and not isinstance(length, str):
+        spacing = length / (100 if q.ndim == 1 else 15)
     for name, value in (("length", length), ("spacing", spacing), ("angle", angle), ("max_points", max_points)):
-        if not value > 0:
-            raise ValueError(f"manifold: {name}={value} must be positive.")
+        if not np.isreal(value) or not np.ndim(value) == 0 or not value > 0:
+            raise ValueError(f"manifold: {name}={value!r} must be positive, a number.")
+    if q.ndim > 1 and max_points <= FIRST:
+        raise ValueError(
+            f"manifold: max_points={max_points} must be more than {FIRST}, of the first ring of a surface."
+        )
     around = orbit.step if step is None else step
     require_map(around, "manifold")
     lap = lap_of(around, orbit.params, orbit.period)
@@ -268,17 +278,29 @@ def _invariant(jacobian: np.ndarray, which: str | int | tuple[int, int]) -> tupl
         kept = sides[which][np.abs(values[sides[which]]) > ERASED]
         which = tuple(kept) if kept.size == 2 else int(sides[which][0])
     those = np.atleast_1d(which)
-    if those.size > 2 or len({*those}) < those.size or not all(0 <= k < len(values) for k in those):
+    if (
+        those.dtype.kind not in "iu"
+        or those.size > 2
+        or len({*those}) < those.size
+        or not all(0 <= k < len(values) for k in those)
+    ):
         raise ValueError(
             f"manifold: which={which} must be the number of one of the {len(values)} multipliers, or of two."
         )
     mu, others = values[those], np.delete(values, those)
+    if len({*(np.abs(mu) > 1)}) > 1:
+        raise ValueError(f"manifold: which={which} must be two on one side of the circle, not {mu}. All are {values}.")
+    if np.max(np.abs(mu)) > UNEQUAL * np.min(np.abs(mu)) > 0:
+        raise ValueError(
+            f"manifold: the multipliers {mu} differ by more than the factor {UNEQUAL:g}, too much for a surface. Ask for the "
+            f"curve of one of them, which={those[0]}."
+        )
     apart = np.min(np.abs(others[:, None] - mu), initial=np.inf, axis=0)
     good = np.all((1e-6 * np.abs(mu) < apart) & (np.abs(mu) > 1e-9) & (np.abs(np.abs(mu) - 1) >= 1e-9))
-    if not good or abs(np.sum(mu).imag) > 1e-9 or len({*(np.abs(mu) > 1)}) > 1:
+    if not good or abs(np.sum(mu).imag) > 1e-9:
         raise ValueError(
             f"manifold: the multiplier {', '.join(f'{each:.6g}' for each in mu)} must be real, simple and neither 0 nor of "
-            f"modulus 1, or two on one side of the circle, which=(0, 1), conjugate if complex. All are {values}."
+            f"modulus 1, or two, which=(0, 1), conjugate if complex, two on one side of the circle. All are {values}."
         )
     signed = lambda q: q * np.sign(q[np.flatnonzero(np.abs(q) > 1e-6)[0]])
     if those.size == 1:

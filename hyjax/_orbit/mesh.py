@@ -34,10 +34,10 @@ class Growing:
     step), `codes`. `triangles`. `front`: numbers of points in order around the orbit; `gaps`: of the edge from each to the next
     one, a code where it is torn."""
 
-    def __init__(self, found: "Manifold", spacing: float, angle: float, max_points: int):
-        self.found, self.spacing, self.angle, self.most = found, spacing, angle, max_points
+    def __init__(self, found: "Manifold", length: float, spacing: float, angle: float, max_points: int):
+        self.found, self.spacing, self.angle, self.most, self.full = found, spacing, angle, max_points, False
         turns = 2 * np.pi * np.arange(FIRST) / FIRST
-        ring = min(AIM * spacing, found.radius / 2) * np.column_stack([np.cos(turns), np.sin(turns)])
+        ring = min(AIM * spacing, found.radius / 2, length) * np.column_stack([np.cos(turns), np.sin(turns)])
         self.s = np.concatenate([np.zeros((1, 2)), ring])
         start = found._at(self.s)
         self.y, self.x, self.planes = start.y, start.x, start.direction
@@ -76,6 +76,9 @@ class Growing:
         if not alive.size:
             return
         alive = alive[self.far[alive] <= np.min(self.far[alive]) + self.spacing]
+        if len(self.s) + alive.size > self.most:
+            self.full = True
+            return
         size = np.linalg.norm(self.s[alive], axis=1)
         ray = self.s[alive] / size[:, None]
         rate = np.linalg.norm(np.einsum("pid,pd->pi", self.planes[alive], ray), axis=1)
@@ -95,11 +98,13 @@ class Growing:
         cross = np.linalg.norm(self.x[i] - self.x[b], axis=1) <= np.linalg.norm(self.x[j] - self.x[a], axis=1)
         one, other = np.where(cross, b, a), np.where(cross, i, j)
         made = np.concatenate([np.column_stack([j, i, one]), np.column_stack([other, a, b])])
-        self.front = up[front]
+        whole, self.front = (front, self.gaps, self.triangles), up[front]
         self.refine(made[[len({*each}) == 3 for each in made.tolist()]])
+        if self.full:
+            self.front, self.gaps, self.triangles = whole
 
     def refine(self, new: np.ndarray) -> None:
-        """Add triangles, halving edges until all are good, or torn."""
+        """Add triangles, halving edges until all are good, or torn; none of them where there would be too many points."""
         while len(new):
             pairs = np.sort(new[:, [[0, 1], [1, 2], [2, 0]]], axis=2)
             edges, of = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
@@ -115,7 +120,8 @@ class Growing:
                 break
             codes = np.where(np.maximum(*ways)[bad] <= TORN * self.spacing, DIVERGED, SUCCESSFUL)
             if len(self.s) + bad.size > self.most:
-                codes[:] = FULL
+                self.full = True
+                return
             whole = np.nonzero(codes == SUCCESSFUL)[0]
             a, b = p[bad[whole]], q[bad[whole]]
             if whole.size:
@@ -164,10 +170,10 @@ class Growing:
 
 def meshed(found: "Manifold", length: float, spacing: float, angle: float, max_points: int) -> "Manifold":
     """The surface with its mesh, out to a distance."""
-    mesh = Growing(found, spacing, angle, max_points)
+    mesh = Growing(found, length, spacing, angle, max_points)
     while np.any(mesh.codes[mesh.front] == OPEN):
         mesh.ring(length)
-        if len(mesh.s) >= max_points:
+        if mesh.full:
             mesh.codes[mesh.front[mesh.codes[mesh.front] == OPEN]] = FULL
     codes = mesh.codes[mesh.front]
     for gaps in (mesh.gaps, np.roll(mesh.gaps, 1)):

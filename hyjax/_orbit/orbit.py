@@ -191,10 +191,12 @@ class PeriodicOrbit(Shown):
         their directions or tangent planes, rad. `max_points`: of each half, or of the surface. `step`: the map by which it is
         continued, of which the orbit is a fixed point; by default that of the orbit, which has one sequence of modes: that of a
         `Section` or a `Stroboscope` takes whatever modes and jumps come. `throw`: raise a `SolveError` where no polynomial near
-        the orbit is found, such as where two real multipliers are 2 and 4 = 2^2; with `False`, `result` holds the code.
+        the orbit is found, such as at a resonance, where two real multipliers are 2 and 4 = 2^2: then no map of the surface is
+        linear in `s`, but each multiplier has a curve, `which=0`; with `False`, `result` holds the code.
 
         **Returns:** a `Manifold`, not differentiable. Where the map fails a half, or a ray, ends, with the code in `ends`.
-        `ValueError` for arguments that cannot be used, such as a multiplier that is not simple, and for states other than
+        `ValueError` for arguments that cannot be used, such as a multiplier that is not simple, or two whose moduli differ by
+        more than the factor 1000, and for states other than
         float64; `TypeError` for a batch of orbits.
         """
         return manifold_of(self, which, length, spacing, angle, max_points, step, throw)

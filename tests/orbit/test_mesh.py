@@ -143,13 +143,23 @@ def test_what_a_surface_cannot_do():
         (lambda: orbit.manifold(1, length=1.0), "two on one side of the circle"),
         (lambda: orbit.manifold((0, 1), length=1.0), "two on one side of the circle"),
         (lambda: orbit.manifold((1, 1), length=1.0), "or of two"),
+        (lambda: orbit.manifold(0.5, length=1.0), "which=0.5 must be the number"),
+        (lambda: orbit.manifold(None, length=1.0), "which=None must be the number"),
+        (lambda: orbit.manifold("stable", length="1"), "length='1' must be positive, a number"),
+        (lambda: orbit.manifold("stable", length=1.0, max_points=5), "more than 12"),
         (lambda: found.crossings(found), "curves"),
         (lambda: found.tangency(found, solve=lambda p: p["by"]), "curves"),
     ):
         with pytest.raises(ValueError, match=text):
             call()
     small = orbit.manifold("stable", length=1.2, spacing=0.2, max_points=150)
-    assert "max_points_reached" in str(small.ends) and 100 < len(small.s) <= 250
+    assert "max_points_reached" in str(small.ends) and 90 < len(small.s) <= 150
+    tiny = orbit.manifold("stable", length=1.2, spacing=0.2, max_points=20)
+    assert str(tiny.ends) == "12 max_points_reached" and len(tiny.s) == 13
+    assert_allclose(tiny(tiny.s), tiny.x, atol=1e-12)
+    assert np.all(np.isnan(found([[np.nan, 0.0], [0.0, np.inf]])))
+    short = orbit.manifold("stable", length=0.1, spacing=3.0)
+    assert np.max(short.arclength) < 0.11
     i, j = edges_of(small)
     assert np.all(np.linalg.norm(small.x[i] - small.x[j], axis=1) <= 0.2)
 
