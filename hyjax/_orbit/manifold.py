@@ -224,11 +224,12 @@ def manifold_of(
             f"manifold: the orbit's states are {orbit.x.dtype}, which must be float64. Enable jax_enable_x64."
         )
     mu, q = _invariant(np.asarray(orbit.return_jacobian), which)
-    if spacing is None and np.isscalar(length) and not isinstance(length, str):
-        spacing = length / (100 if q.ndim == 1 else 15)
-    for name, value in (("length", length), ("spacing", spacing), ("angle", angle), ("max_points", max_points)):
-        if not np.isreal(value) or not np.ndim(value) == 0 or not value > 0:
+    wide = length if spacing is None else spacing
+    given: dict[str, Any] = {"length": length, "spacing": wide, "angle": angle, "max_points": max_points}
+    for name, value in given.items():
+        if value is None or isinstance(value, str) or np.ndim(value) or np.iscomplexobj(value) or not value > 0:
             raise ValueError(f"manifold: {name}={value!r} must be positive, a number.")
+    apart = length / (100 if q.ndim == 1 else 15) if spacing is None else spacing
     if q.ndim > 1 and max_points <= FIRST:
         raise ValueError(
             f"manifold: max_points={max_points} must be more than {FIRST}, of the first ring of a surface."
@@ -259,7 +260,7 @@ def manifold_of(
     )  # fmt: skip
     found = _with_polynomial(start, size)
     if found.radius:
-        found = (_extended if q.ndim == 1 else meshed)(found, length, spacing, angle, max_points)
+        found = (_extended if q.ndim == 1 else meshed)(found, length, apart, angle, max_points)
     return raise_failure("manifold", found) if throw else found
 
 
