@@ -445,7 +445,7 @@ def _reach(found: Manifold, s: np.ndarray) -> Reached:
     lap, (outward, _) = found.lap, _outward(found.multiplier)
     levels, at = _inward(found, s)
     y, slope = _polynomial(found, at)
-    codes = np.where(levels <= _deepest(found, np.max(levels, initial=0)), SUCCESSFUL, DIVERGED)
+    codes = np.where(levels <= _deepest(found, int(np.max(levels, initial=0))), SUCCESSFUL, DIVERGED)
     for level in range(np.max(levels, initial=0)):
         (alive,) = np.nonzero((level < levels) & (codes == SUCCESSFUL))
         if not alive.size:
