@@ -112,17 +112,10 @@ class Unfolding(eqx.Module):
         assert lap is not None
         gap = jnp.max(jnp.abs(chain.arc_ends[-1] - jnp.roll(before, -1, axis=0)))
         residual, none = jnp.maximum(gap, chain.residual), jnp.array(0)
+        params, multipliers = self.params_at(values), eigenvalues(lap)
         return orbit_of(
-            self.problem,
-            chain,
-            lap,
-            self.params_at(values),
-            self.integrator,
-            eigenvalues(lap),
-            residual,
-            none,
-            chain.result,
-        )
+            self.problem, chain, lap, params, self.integrator, multipliers, residual, none, chain.result
+        )  # fmt: skip
 
     def orders(self) -> list["Unfolding"]:
         """The equation for each order of events that may be in step, that of its own sequence first."""

@@ -101,8 +101,7 @@ def fit(
     differentiable in forward mode, without `bounds`. `result` is `successful`; `undetermined`, where a combination of the
     parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, not under
     `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an event of the data has none in the
-    model. `ValueError` for data that do not fit: the message
-    names the column or the number.
+    model. `ValueError` for data that do not fit: the message names the column or the number.
 
     **Example:**
 

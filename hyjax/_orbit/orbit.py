@@ -196,8 +196,7 @@ class PeriodicOrbit(Shown):
 
         **Returns:** a `Manifold`, not differentiable. Where the map fails a half, or a ray, ends, with the code in `ends`.
         `ValueError` for arguments that cannot be used, such as a multiplier that is not simple, or two whose moduli differ by
-        more than the factor 1000, and for states other than
-        float64; `TypeError` for a batch of orbits.
+        more than the factor 1000, and for states other than float64; `TypeError` for a batch of orbits.
         """
         return manifold_of(self, which, length, spacing, angle, max_points, step, throw)
 
