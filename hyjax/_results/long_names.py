@@ -47,6 +47,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "lyapunov": ("largest Lyapunov exponent per stride", "1"),
     "exponents": ("Lyapunov exponents per stride", "1"),
     "outcome": ("outcome of the initial state", ""),
+    "change": ("whether an outcome occurs first or no more, over the parameter", ""),
     "last": ("last state on the section", ""),
     "rtol": ("relative tolerance", "1"),
     "atol": ("absolute tolerance", ""),

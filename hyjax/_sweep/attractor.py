@@ -115,6 +115,7 @@ def attractor(
     keep: int = 128,
     max_period: int = 64,
     closeness: float = 1e-2,
+    max_attractors: int = 64,
     executor: Executor | None = None,
     progress: bool | None = None,
     throw: bool = True,
@@ -137,6 +138,7 @@ def attractor(
       states of one need not come near those of another start. `max_period`: the longest period that is recognized, in strides.
     - `closeness`: how near to each other states of one attractor come that start elsewhere, relative in each coordinate to its
       largest size on the attractor, or to the median size of the initial states if that is more.
+    - `max_attractors`: the largest number of attractors that are told apart at one point.
     - `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a bar on stderr; by default on a terminal.
     - `throw`: raise a `SolveError` where no lane succeeds.
 
@@ -146,13 +148,14 @@ def attractor(
     stride leaves nothing), `stride_time` (mean duration, in units of time), `strides` (number that succeeded) and `result`, the
     code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. Of several
     initial states also `attractor`, the number of the attractor, 0 where a stride failed, the same at neighbouring points of the
-    grid if the states of the one lead to the other: along the last axis, and from line to line at its least value, then likewise
-    along the axes before. At a point 64 attractors are told apart; other initial states have the number 0 and the result 0
-    (where states do not converge, each is its own attractor: more strides or a larger `closeness` are needed). With the states
-    as a sample, `share` is the part of them with each attractor, over `number`, and `share_error` half the width of Wilson's
-    interval at one standard deviation, $\sqrt{p(1 - p)/N + 1/(4N^2)}\,/\,(1 + 1/N)$, not 0 for a share $p$ of 0 or 1 of $N$
-    states; `basin_figure` draws both over one parameter. Attractors that no initial state leads to are not seen. `ValueError` for
-    arguments that do not fit each other; `SolveError` where the executor's workers fail; `ImportError` without xarray.
+    grid if the states of the one lead to the other, or fail near it: along the last axis, and from line to line at its least
+    value, then likewise along the axes before. At a point `max_attractors` are told apart; other initial states have the number 0
+    and the result 0 (where states do not converge, each is its own attractor: more strides or a larger `closeness` are needed).
+    With the states as a sample, `share` is the part of them with each attractor, over `number`, and `share_error` half the width
+    of Wilson's interval at one standard deviation, $\sqrt{p(1 - p)/N + 1/(4N^2)}\,/\,(1 + 1/N)$, not 0 for a share $p$ of 0 or 1
+    of $N$ states; `basin_figure` draws both over one parameter. Attractors that no initial state leads to are not seen.
+    `ValueError` for arguments that do not fit each other; `SolveError` where the executor's workers fail; `ImportError` without
+    xarray.
 
     **Example:**
 
@@ -172,9 +175,10 @@ def attractor(
     discard = n_strides // 2 if discard is None else discard
     if not 0 <= discard < n_strides:
         raise ValueError(f"attractor: discard={discard} must be at least 0 and less than n_strides={n_strides}.")
-    if keep < 1 or max_period < 1 or not closeness > 0:
+    if min(keep, max_period, max_attractors) < 1 or not closeness > 0:
         raise ValueError(
-            f"attractor: keep={keep} and max_period={max_period} must be at least 1, closeness={closeness} positive."
+            f"attractor: keep={keep}, max_period={max_period} and max_attractors={max_attractors} must be at least 1, "
+            f"closeness={closeness} positive."
         )
     grid = grid_over(params, where, values)
     lanes = points_over(grid.values)
@@ -209,9 +213,8 @@ def attractor(
     good = found["result"] == int(RESULTS.successful._value)
     if count is not None:
         lead = lambda to, k: ends(lanes[to * count], found["x"][k, -1], found["mode"][k, -1])["x"]
-        found["attractor"] = numbered(
-            grid.values, np.asarray(flat), found["x"].reshape(points, count, *found["x"].shape[1:]), closeness, lead
-        )
+        last = found["x"].reshape(points, count, *found["x"].shape[1:])
+        found["attractor"] = numbered(grid.values, np.asarray(flat), last, closeness, max_attractors, lead)
     found["lyapunov"] = found["exponents"][:, 0]
     if not chosen.several_modes:
         del found["mode"]

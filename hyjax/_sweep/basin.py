@@ -1,6 +1,7 @@
-"""Basins of attraction: the outcome of each initial state of a grid.
+"""Basins of attraction: the outcome of each initial state of a grid, at one or many values of parameters.
 
-The outcome is that of passes of a map until an orbit is near, or until a guard ends the motion.
+The outcome is that of passes of a map until an orbit is near, or until a guard ends the motion. Where no orbits are given, the
+last states tell the attractors apart (`matched.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,14 +21,16 @@ from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_if_none
 from .._results.installed import load_xarray
 from .._results.labels import units_attribute, units_of
-from .._results.long_names import described, in_words
+from .._results.long_names import described, in_words, meanings_of
 from .._results.working import progress_bar
 from .._system.results import choose, RESULTS
 from .._system.system import Guard
 from .._system.types import Params, State
+from .._system.where import Where, with_leaves
 from .batches import BatchMap
-from .grid import named_leaves, share_error
+from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import ChosenMap, map_of, PassMap
+from .matched import LAST, numbered
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
 
@@ -38,20 +41,22 @@ if TYPE_CHECKING:
 # The names of the dataset's own variables and dimensions.
 RESERVED = {
     "outcome", "strides", "result", "last", "coordinate", "fate", "share", "share_error", "uncertainty_exponent",
-    "border_dimension",
+    "border_dimension", "change",
 }  # fmt: skip
 
 
-def passes_to_outcome(pass_map: PassMap, n_outcomes: int, common, lane) -> dict[str, Array]:
+def passes_to_outcome(pass_map: PassMap, free: tuple[int, ...], n_outcomes: int, common, lane) -> dict[str, Array]:
     """Passes of a map from one initial state, until a state is near an orbit or a terminal mode is entered.
 
-    **Arguments:** `pass_map`: of a system with terminal modes. `n_outcomes`: the number of guards that end the motion.
+    **Arguments:** `pass_map`: of a system with terminal modes. `free`: indices of the varied leaves of the parameters.
+    `n_outcomes`: the number of guards that end the motion.
     `common = (params, nodes, owner, closeness)`, where `owner` is the number of the orbit to which each of the `nodes` belongs.
-    `lane = (t, x, mode, most)`, where `most` is the largest number of passes.
+    `lane = (values, t, x, mode, most)`, where `most` is the largest number of passes.
 
     **Returns:** columns, in which `orbit` and `outcome` are -1 for none.
     """
-    (params, nodes, owner, closeness), (t0, x0, mode0, most) = common, lane
+    (params, nodes, owner, closeness), (values, t0, x0, mode0, most) = common, lane
+    params = with_leaves(params, free, values)
 
     def near(x):
         """The number of the orbit near the state, or -1."""
@@ -81,9 +86,12 @@ def passes_to_outcome(pass_map: PassMap, n_outcomes: int, common, lane) -> dict[
     return {"strides": i, "t": t, "x": x, "mode": mode, "orbit": orbit, "outcome": outcome, "result": code}
 
 
-def outcomes_of(run: BatchMap, x: np.ndarray, mode: int, strides: int) -> dict[str, np.ndarray]:
-    """The outcomes of initial states, shape `(points, n)`, in the mode of that index, after at most `strides` passes."""
-    count = len(x)
+def outcomes_of(
+    run: BatchMap, values: np.ndarray, x: np.ndarray, mode: int, strides: int, keep: int
+) -> dict[str, np.ndarray]:
+    """The outcomes of initial states, shape `(points, n)`, in the mode of that index, after at most `strides` passes. `values`:
+    of the varied parameters. `kept`: the last `keep` states, NaN after an outcome."""
+    count, first = len(x), strides - keep
     found = {
         "orbit": np.full(count, -1),
         "outcome": np.full(count, -1),
@@ -92,15 +100,18 @@ def outcomes_of(run: BatchMap, x: np.ndarray, mode: int, strides: int) -> dict[s
         "x": x.copy(),
         "t": np.zeros(count, x.dtype),
         "mode": np.full(count, mode),
+        "kept": np.full((count, keep, x.shape[1]), np.nan, x.dtype),
     }
     alive, most, taken = np.arange(count), 1, 0
-    # Rounds of 1, 2, 4, ... passes; after each round, lanes whose outcome is known are removed.
+    # Rounds of 1, 2, 4, ... passes, and of one for each state to keep; after each, lanes whose outcome is known are removed.
     while alive.size and taken < strides:
-        more = min(most, strides - taken)
-        part = run((*(found[name][alive] for name in ("t", "x", "mode")), np.full(alive.size, more)))
+        more = max(1, min(most, first - taken))
+        part = run((values[alive], *(found[name][alive] for name in ("t", "x", "mode")), np.full(alive.size, more)))
         found["strides"][alive] += part["strides"].astype(np.int32)
         for name in ("orbit", "outcome", "x", "t", "mode", "result"):
             found[name][alive] = part[name]
+        if taken >= first:
+            found["kept"][alive, taken - first] = part["x"]
         ended = (found["orbit"] >= 0) | (found["outcome"] >= 0) | (found["result"] != 0)
         alive, taken, most = alive[~ended[alive]], taken + more, 2 * most
     return found
@@ -114,15 +125,19 @@ def basin(
     initial: Callable[..., State] | None = None,
     orbits: PeriodicOrbit | None = None,
     outcomes: Mapping[str, Guard] | None = None,
+    where: Where | None = None,
+    values: Any = None,
     max_strides: int = 100,
     closeness: float = 1e-2,
+    max_attractors: int = 64,
     executor: Executor | None = None,
     progress: bool | None = None,
     throw: bool = True,
 ) -> "xarray.Dataset":
-    r"""Basins of attraction: the outcome of each initial state of a grid.
+    r"""Basins of attraction: the outcome of each initial state of a grid, at each value of a parameter if these are given.
 
-    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `outcomes` falls through zero.
+    $x_{k+1} = S(x_k)$ is iterated until a state is near one of the orbits, or one of the guards `outcomes` falls through zero;
+    without orbits the last states tell to which attractor they belong.
 
     **Arguments:**
 
@@ -133,21 +148,26 @@ def basin(
       are all coordinates of that mode, in their order and units.
     - `orbits`: one orbit or a batch of orbits, whose nodes lie just after the last jump of the sequence, or on the section, as
       those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
-      `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes.
+      `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes. By default the attractors are
+      those that initial states lead to, matched from value to value as by `hyjax.attractor`, with the lengths of its `closeness`.
     - `outcomes`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
-    - `max_strides`: the largest number of strides. `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show
-      a bar on stderr; by default on a terminal. `throw`: raise a `SolveError` where no lane succeeds.
+    - `where`, `values`: parameters, and the values of each, as for `sweep`, at which the basins are computed, without `orbits`.
+    - `max_strides`: the largest number of strides. `max_attractors`: the largest number of attractors that are told apart at one
+      value. `executor`: whose workers compute the chunks, as for `sweep`. `progress`: show a bar on stderr; by default on a
+      terminal. `throw`: raise a `SolveError` where no lane succeeds.
 
-    **Returns:** an `xarray.Dataset` over the axes: `outcome`, the number of the outcome, with the names of all outcomes in its
-    attribute `flag_meanings` (the orbits in their order, counted from 1, the `outcomes`, `no step` where a stride failed for
-    another reason, such as a mode that is not in the sequence, and `undecided` after the largest number of strides);
-    `strides`, the number taken; `last`, the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the
-    code of a stride that failed. Of the grid as a sample: `share`, the part of the points with each outcome, over `fate`, its
-    name, with its error `share_error`, as of `hyjax.attractor`; `uncertainty_exponent` $\alpha$, of the share
-    $\epsilon^\alpha$ of pairs of points at the distance $\epsilon$ whose outcomes differ, for equidistant axes of 8 points or
-    more, 1 where the border is smooth; and `border_dimension`, the number of axes less $\alpha$. `ValueError` for axes or orbits
-    that cannot be used; `SolveError` where the executor's workers fail; `ImportError` without xarray.
+    **Returns:** an `xarray.Dataset` over the parameters, then the axes: `outcome`, the number of the outcome, with the names of
+    all outcomes in its attribute `flag_meanings` (the orbits in their order, or the attractors, counted from 1, the `outcomes`,
+    `no step` where a stride failed for another reason, such as a mode that is not in the sequence, and `undecided`: near no orbit
+    after the largest number of strides, or at no one of the attractors that are told apart); `strides`, the number taken; `last`,
+    the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the code of a stride that failed. At each
+    value, of the grid as a sample: `share`, the part of the points with each outcome, over `fate`, its name, with its
+    error `share_error`, as of `hyjax.attractor`; `uncertainty_exponent` $\alpha$, of the share $\epsilon^\alpha$ of pairs of
+    points at the distance $\epsilon$ whose outcomes differ, for equidistant axes of 8 points or more, 1 where the border is
+    smooth; and `border_dimension`, the number of axes less $\alpha$. `change`: 1, `born`, where points have an outcome that none
+    has at the next lower value of the last parameter, -1, `lost`, in the opposite case, and else 0. `ValueError` for axes, orbits
+    or values that cannot be used; `SolveError` where the executor's workers fail; `ImportError` without xarray.
 
     **Example:**
 
@@ -166,32 +186,58 @@ def basin(
     """
     xarray = load_xarray()
     require_map(step, "basin")
-    if max_strides < 1 or not closeness > 0:
-        raise ValueError(f"basin: max_strides={max_strides} must be at least 1 and closeness={closeness} positive.")
-    outcomes = {} if outcomes is None else outcomes
+    if max_strides < 1 or max_attractors < 1 or not closeness > 0:
+        raise ValueError(
+            f"basin: max_strides={max_strides} and max_attractors={max_attractors} must be at least 1 and closeness={closeness} "
+            "positive."
+        )
+    if (where is None) != (values is None) or (where is not None and orbits is not None):
+        raise ValueError(
+            "basin: where= and values= come together, and without orbits=, which are those of one value: the attractors at each "
+            "value are found."
+        )
+    outcomes, keep = {} if outcomes is None else outcomes, 0 if orbits is not None else min(LAST, max_strides)
     coordinates = step.system.mode(step.mode).coordinates
-    values = _checked_axes(axes, coordinates if initial is None else None)
-    points = np.stack(np.meshgrid(*values.values(), indexing="ij"), axis=-1).reshape(-1, len(values))
-    make: Callable[..., State] = initial or (lambda params, *coordinates: jnp.stack(coordinates))
-    x = np.array(jax.vmap(lambda each: jnp.asarray(make(params, *each)))(jnp.asarray(points)))
+    on_axes = _checked_axes(axes, coordinates if initial is None else None)
+    grid = Grid(params, (), (), (), ()) if where is None else grid_over(params, where, values)
+    if clash := sorted({*grid.names} & {*on_axes, *RESERVED}):
+        raise ValueError(
+            f"basin: the parameters {clash} have names of axes or variables. Choose other names of the axes."
+        )
+    points, make = points_over(tuple(on_axes.values())), initial or (lambda params, *values: jnp.stack(values))
+    lanes = np.zeros((1, 0)) if where is None else points_over(grid.values)
+    start = lambda lane, each: jnp.asarray(make(with_leaves(params, grid.free, lane), *each))
+    x = np.array(
+        jax.vmap(lambda lane: jax.vmap(lambda each: start(lane, each))(jnp.asarray(points)))(jnp.asarray(lanes))
+    )
+    x = x.reshape(-1, x.shape[-1])
     tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
     chosen = map_of("basin", step, jnp.asarray(x[0]), params, Integrator(rtol=tolerance, atol=tolerance), outcomes)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size = np.max(np.abs(nodes), initial=0)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
-    x = chosen.padded(x)
-    lane, one = eqx.Partial(passes_to_outcome, chosen.map, len(outcomes)), np.full(1, 1)
-    start = np.zeros(1, x.dtype), x[:1], np.full(1, chosen.mode), one
-    run = BatchMap(lane, common, few=compiles_fast(len(x)), sample=start)
-    boxes = chunks_of((len(x),), chunk_shape((len(x),), run.capacity))
+    x, lanes = chosen.padded(x), np.repeat(lanes, len(points), axis=0)
+    lane, one = eqx.Partial(passes_to_outcome, chosen.map, grid.free, len(outcomes)), np.full(1, 1)
+    sample = lanes[:1], np.zeros(1, x.dtype), x[:1], np.full(1, chosen.mode), one
+    run = BatchMap(lane, common, few=compiles_fast(len(x)), sample=sample)
     workers = Workers(run, executor, run.threads)
     workers.compile("compiling the stride", progress)
-    named = lambda i: f"basin: the initial states {box_text(('',), boxes[i])}"
-    chunks = ((x[box], chosen.mode, max_strides) for box in boxes)
-    with progress_bar("initial states", len(x), 0, progress) as advance:
-        found = workers.gathered(outcomes_of, chunks, named, advance)
+
+    def ends(lanes, x) -> dict[str, np.ndarray]:
+        boxes = chunks_of((len(x),), chunk_shape((len(x),), run.capacity))
+        named = lambda i: f"basin: the initial states {box_text(('',), boxes[i])}"
+        chunks = ((lanes[box], x[box], chosen.mode, max_strides, keep) for box in boxes)
+        with progress_bar("initial states", len(x), 0, progress) as advance:
+            return workers.gathered(outcomes_of, chunks, named, advance)
+
+    found = ends(lanes, x)
+    if orbits is None:
+        kept = found["kept"].reshape(-1, len(points), *found["kept"].shape[1:])
+        lead = lambda to, k: ends(lanes[to * len(points)], found["x"][k])["kept"]
+        found["orbit"] = numbered(grid.values, x, kept, closeness, max_attractors, lead) - 1
+        names = [f"attractor {k}" for k in range(1, 2 + found["orbit"].max())]
     units = units_of(None, params, step.system).coordinates
-    found = _labelled(xarray, found, values, names, tuple(outcomes), chosen, units)
+    found = _labelled(xarray, found, grid, on_axes, names, tuple(outcomes), chosen, units)
     return raise_if_none("basin", found) if throw else found
 
 
@@ -227,14 +273,16 @@ def _nodes(orbits: PeriodicOrbit | None, n: int, dtype) -> tuple[list[str], np.n
     )
 
 
-def _labelled(xarray, found, values, orbits, outcomes, chosen: ChosenMap, units: dict[str, str]) -> "xarray.Dataset":
+def _labelled(
+    xarray, found, grid: Grid, axes, orbits, outcomes, chosen: ChosenMap, units: dict[str, str]
+) -> "xarray.Dataset":
     """The dataset of the outcomes, with the meaning of their numbers."""
     meanings = [*orbits, *outcomes, "no step", "undecided"]
-    outcome = np.full(len(found["outcome"]), len(meanings) - 1, np.int8)
+    outcome = np.full(len(found["outcome"]), len(meanings) - 1)
     outcome[found["result"] != 0] = len(meanings) - 2
     outcome = np.where(found["outcome"] >= 0, len(orbits) + found["outcome"], outcome)
-    outcome = np.where(found["orbit"] >= 0, found["orbit"], outcome).astype(np.int8)
-    dims, shape = tuple(values), tuple(len(axis) for axis in values.values())
+    outcome = np.where(found["orbit"] >= 0, found["orbit"], outcome).astype(np.min_scalar_type(-len(meanings)))
+    dims, shape = (*grid.names, *axes), (*grid.shape, *(len(axis) for axis in axes.values()))
     flags = {
         "flag_values": list(range(len(meanings))),
         "flag_meanings": " ".join(meaning.replace(" ", "_") for meaning in meanings),
@@ -245,15 +293,24 @@ def _labelled(xarray, found, values, orbits, outcomes, chosen: ChosenMap, units:
         "result": (dims, found["result"].reshape(shape), code_attributes()),
         "last": ((*dims, "coordinate"), found["x"].reshape(*shape, -1), units_attribute(chosen.coordinates, units)),
     }
-    share, exponent = np.bincount(outcome, minlength=len(meanings)) / outcome.size, _exponent(outcome.reshape(shape))
+    each = outcome.reshape(-1, *shape[len(grid.names) :])
+    share = np.array([np.bincount(at.ravel(), minlength=len(meanings)) / at.size for at in each])
+    share, exponent = share.reshape(*grid.shape, -1), np.array([_exponent(at) for at in each]).reshape(grid.shape)
     data |= {
-        "share": ("fate", share), "share_error": ("fate", share_error(share, outcome.size)),
-        "uncertainty_exponent": ((), exponent), "border_dimension": ((), len(dims) - exponent),
+        "share": ((*grid.names, "fate"), share),
+        "share_error": ((*grid.names, "fate"), share_error(share, each[0].size)),
+        "uncertainty_exponent": (grid.names, exponent), "border_dimension": (grid.names, len(axes) - exponent),
     }  # fmt: skip
-    coords: dict[str, Any] = {name: ((name,), axis, units_attribute((name,), units)) for name, axis in values.items()}
-    coords["coordinate"], coords["fate"] = list(chosen.coordinates), meanings
-    found = xarray.Dataset(data, coords, {"parameters": str(named_leaves(chosen.params))} | chosen.described)
-    return described(found, {name: in_words(name) for name in values})
+    if grid.names:
+        order, change = np.argsort(grid.values[-1]), np.zeros(share.shape, np.int8)
+        change[..., order[1:], :] = np.diff((share > 0)[..., order, :].astype(np.int8), axis=-2)
+        flags = {"flag_values": [-1, 0, 1], "flag_meanings": "lost unchanged born"}
+        data["change"] = ((*grid.names, "fate"), change, flags)
+    coords: dict[str, Any] = {name: ((name,), axis, units_attribute((name,), units)) for name, axis in axes.items()}
+    coords |= grid.coordinates | {"coordinate": list(chosen.coordinates), "fate": meanings}
+    fixed = {name: value for name, value in named_leaves(chosen.params).items() if name not in grid.names}
+    found = xarray.Dataset(data, coords, {"parameters": str(fixed)} | chosen.described)
+    return described(found, {name: in_words(name) for name in axes} | meanings_of(grid.params))
 
 
 def _exponent(outcome: np.ndarray) -> float:

@@ -2,9 +2,11 @@
 
 At one point initial states whose last states come near each other have one attractor. From each attractor of a point a state is
 iterated at the next point: the attractor that it comes to there keeps the number. Of two that come to one, that which is nearer
-to it gives the number; one that none comes to gets a new number. Lengths are relative to the size of an attractor in each
-coordinate, so that neither a motion that escapes nor a large coordinate hides the others; the initial states give the least size,
-so that an attractor at the origin has one. Small attractors are told apart first: to a large one all of them are near.
+to it gives the number; one that none comes to gets a new number. Where the iteration fails or ends, as of a walker that falls,
+the nearest attractor that none comes to keeps the number, within half its size. Lengths are relative to the size of an attractor
+in each coordinate, so that neither a motion that escapes nor a large coordinate hides the others; the initial states give the
+least size, so that an attractor at the origin has one. Small attractors are told apart first: to a large one all of them are
+near.
 
 Source: Datseris, Luiz Rossi, Wagemakers (2023), *Framework for global stability analysis of dynamical systems*, Chaos 33, 073151.
 """
@@ -15,9 +17,11 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-# The most attractors at one point; of the states of an attractor those that are kept, and those that are compared with them; of
-# an initial state those that are compared first; initial states that are compared at once.
-MOST, STATES, FEW, LAST, BLOCK = 64, 1024, 128, 16, 256
+# Of the states of an attractor those that are kept, and those that are compared with them; of an initial state those that are
+# compared first; initial states that are compared at once.
+STATES, FEW, LAST, BLOCK = 1024, 128, 16, 256
+# How near an attractor is to that of the point before from which the iteration fails, in units of its size.
+HALF = 0.5
 
 
 def numbered(
@@ -25,10 +29,11 @@ def numbered(
     x0: Float[np.ndarray, "lanes n"],
     x: Float[np.ndarray, "points starts keep n"],
     closeness: float,
+    most: int,
     lead: Callable,
 ) -> Int[np.ndarray, " lanes"]:
     """The number of the attractor of each lane, `(points, starts)` in a row, from 1; 0 where the states are NaN, or have none
-    of the first `MOST` attractors of their point.
+    of the first `most` attractors of their point.
 
     **Arguments:** `axes`: values of the grid's axes; the last varies fastest over the points. `x0`, `x`: first and last states.
     `closeness`: of states of one attractor, relative to the largest value of each coordinate. `lead`: of points and of lanes,
@@ -44,7 +49,7 @@ def numbered(
     known = x0[np.isfinite(x0).all(axis=1)]
     least = np.median(np.abs(known), axis=0) if len(known) else np.ones(x0.shape[1])
     least = closeness * np.maximum(least, np.maximum(1e-3 * least.max(), 1e-30))
-    labels = np.stack([_told_apart(each, closeness, least) for each in x])
+    labels = np.stack([_told_apart(each, closeness, most, least) for each in x])
     sets = [[_some(each[label == k]) for k in range(label.max() + 1)] for each, label in zip(x, labels, strict=True)]
     units = [[np.maximum(closeness * np.abs(each).max(axis=0), least) for each in at] for at in sets]
     seeds = [(to, k) for to in order.ravel() if before[to] >= 0 for k in range(len(sets[before[to]]))]
@@ -55,13 +60,15 @@ def numbered(
         # The attractors here that those of the point before lead to, the nearest sets first.
         led = []
         for (place, k), end in zip(seeds, ends, strict=True):
-            if place == to and np.all(np.isfinite(end)):
+            if place == to and sets[to]:
+                fails, own = not np.all(np.isfinite(end)), sets[before[to]][k]
+                end = own if fails else end
                 gaps = [float(_gaps(end[None], *each)[0]) for each in zip(sets[to], units[to], strict=True)]
-                if min(gaps, default=np.inf) <= 1:
+                if min(gaps) <= (HALF / closeness if fails else 1):
                     here = int(np.argmin(gaps))
-                    apart = _apart(sets[to][here] / units[to][here], sets[before[to]][k] / units[to][here])
-                    led.append((apart.min(axis=1).mean(), here, k))
-        for _, here, k in sorted(led):
+                    apart = _apart(sets[to][here] / units[to][here], own / units[to][here])
+                    led.append((fails, apart.min(axis=1).mean(), here, k))
+        for *_, here, k in sorted(led):
             own = numbers[before[to]][k]
             numbers[to][here] = numbers[to][here] or own * (own not in numbers[to])
         for here in np.flatnonzero(numbers[to] == 0):
@@ -72,13 +79,13 @@ def numbered(
 
 
 def _told_apart(
-    x: Float[np.ndarray, "starts keep n"], closeness: float, least: Float[np.ndarray, " n"]
+    x: Float[np.ndarray, "starts keep n"], closeness: float, most: int, least: Float[np.ndarray, " n"]
 ) -> Int[np.ndarray, " starts"]:
     """For each initial state the number of its attractor among those of one point, from 0; -1 for none."""
     labels, left, sets, units = np.full(len(x), -1), np.flatnonzero(np.isfinite(x).all(axis=(1, 2))), [], []
     near = np.maximum(closeness * np.abs(x).max(axis=1), least)
     left = left[np.argsort((near[left] / least).max(axis=1), kind="stable")]
-    while left.size and len(sets) < MOST:
+    while left.size and len(sets) < most:
         units.append(near[left[0]])
         own = _gaps(x[left, -LAST:], x[left[0]], units[-1]) <= 1
         labels[left[own]], left = len(sets), left[~own]

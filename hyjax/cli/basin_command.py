@@ -8,7 +8,7 @@ import typer
 from .._results.labels import units_of
 from .arguments import as_misuse, check_count, in_degrees, load, Misuse, parse_parameters, parse_sequence, short_name
 from .files import check_files, save_figure, save_netcdf
-from .grid_options import axes_record, parse_axes, parse_tolerance, with_units
+from .grid_options import axes_record, parse_axes, parse_grid, parse_tolerance, print_points, with_units
 from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, require_dask, Scheduler, Sequence, workers_of
 from .orbits import search_orbits
 from .output import print_record
@@ -17,6 +17,10 @@ from .process import start_jax
 
 def basin(
     name: Model,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="parameter and its values, as name=low:high:count: the basins of the attractors at each"),
+    ] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(help="coordinate and its values, as name=low:high:count; default: the model's plane"),
@@ -32,7 +36,8 @@ def basin(
     plot: Annotated[Path | None, typer.Option(help="draw the basins of attraction to this file")] = None,
     overwrite: Overwrite = False,
 ):
-    """Compute basins of attraction in a plane of states. The outcome of a state is a stable orbit, or an event such as a fall."""
+    """Compute basins of attraction in a plane of states. The outcome of a state is a stable orbit, or an event such as a fall.
+    Along a parameter it is an attractor, or an event, and the share of each is printed."""
     check_files(plot, out=out, overwrite=overwrite)
     check_count("--points", points, 2, 10_000)
     check_count("--strides", strides, 1, MOST_JUMPS)
@@ -40,7 +45,10 @@ def basin(
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
     model = load(name)
-    params, values = parse_parameters(model, param)
+    if where:
+        params, values, lens, varied = parse_grid(model, where, param)
+    else:
+        (params, values), lens, varied = parse_parameters(model, param), None, None
     modes = parse_sequence(model, sequence)
 
     import numpy as np
@@ -50,27 +58,32 @@ def basin(
     from .._orbit.return_map import ReturnMap
     from .._sweep.basin import basin as run
 
-    orbits, _, _ = search_orbits(model, params, modes, 1, cache)
+    orbits: Any = () if where else search_orbits(model, params, modes, 1, cache)[0]
     stable = np.flatnonzero(np.asarray(orbits.stable)) if len(orbits) else []
     with workers_of(scheduler) as executor, as_misuse():
         found = run(
             ReturnMap(model.system, sequence=modes, integrator=integrator), params, axes=axes,
             initial=getattr(model, "on_section", None), orbits=orbits[stable] if len(stable) else None,
-            outcomes=getattr(model, "outcomes", None), max_strides=strides, executor=executor,
+            outcomes=getattr(model, "outcomes", None), where=lens, values=varied, max_strides=strides, executor=executor,
             throw=False,
         )  # fmt: skip
     meanings = found["outcome"].attrs["flag_meanings"].split()
     counts = np.bincount(found["outcome"].values.ravel(), minlength=len(meanings))
     record: dict[str, Any] = {"model": name, "params": values, "points": int(found["outcome"].size)}
     record["outcomes"] = {each.replace("_", " "): int(count) for each, count in zip(meanings, counts, strict=True)}
+    shares = {str(fate): found["share"].sel(fate=fate).values for fate in found["fate"].values}
     if as_json:
         record |= {"axes": axes_record(found, found["outcome"].dims), "outcome": found["outcome"].values.tolist()}
+        record["share"] = {fate: share.tolist() for fate, share in shares.items()}
     print_record(record, as_json)
+    if where and not as_json:
+        print_points(found["share"].isel(fate=0).to_dataset(name="result"), shares)
     save_netcdf(with_units(found, model, params), out)
     if plot is not None:
         from ..plot.basin_figure import basin_figure
 
-        draw = lambda: basin_figure(found, None, orbits if len(orbits) else None, model, params, in_degrees(param))
+        degrees = in_degrees([*(param or ()), *(where or ())])
+        draw = lambda: basin_figure(found, None, orbits if len(orbits) else None, model, params, degrees)
         save_figure(plot, lambda: draw().figure)  # pyright: ignore
 
 

@@ -34,12 +34,13 @@ def basin_figure(
 
     Orbits have saturated colours, all other outcomes pale ones; a stride that failed is dark grey, an undecided state white.
 
-    Of a result of `hyjax.attractor` over one parameter with several initial states: the share of each attractor, with its error,
-    in the colour of its number; of initial states without one, grey.
+    Of a result over one parameter, of `hyjax.basin`, or of `hyjax.attractor` with several initial states: the share of each
+    outcome or attractor, with its error, one upon the other; of initial states without one, grey.
 
-    **Arguments:** `found`: a result of `hyjax.basin` over two axes, or of `hyjax.attractor`. `ax`: axes to draw in; by default
-    new ones, with a title. `orbits`: one or a batch, marked where the axes are two of their coordinates; filled where stable.
-    `model`, `params`, `degrees`: as for `sweep_figure`; the model also supplies units that the dataset does not have.
+    **Arguments:** `found`: a result of `hyjax.basin` over two axes or one parameter, or of `hyjax.attractor`. `ax`: axes to draw
+    in; by default new ones, with a title. `orbits`: one or a batch, marked where the axes are two of their coordinates; filled
+    where stable. `model`, `params`, `degrees`: as for `sweep_figure`; the model also supplies units that the dataset does not
+    have.
     **Returns:** the axes.
     `ValueError` for another number of axes of the grid, and for attractors of one initial state.
 
@@ -60,7 +61,7 @@ def basin_figure(
     >>> axes.figure.savefig("basin.png")
     """
     pyplot()
-    if "share" in found and "number" in found["share"].dims:
+    if "share" in found and found["share"].dims != ("fate",):
         return _shares(found, ax)
     if "outcome" not in found:
         raise ValueError(
@@ -76,7 +77,7 @@ def basin_figure(
             "found.sel(...)."
         )
     names, outcome = tuple(str(each) for each in found["outcome"].dims), found["outcome"].values
-    meanings = found["outcome"].attrs["flag_meanings"].split()
+    meanings = [each.replace("_", " ") for each in found["outcome"].attrs["flag_meanings"].split()]
     kinds = [k for k in range(len(meanings)) if np.any(outcome == k)]
     colours = [_colours(meanings)[k] for k in kinds]
     axes = pyplot().subplots(figsize=(6.4, 4.4), layout="constrained")[1] if ax is None else ax
@@ -86,7 +87,7 @@ def basin_figure(
         vmin=-0.5, vmax=len(kinds) - 0.5, rasterized=True,
     )  # fmt: skip
     handles: list = [
-        Patch(facecolor=colour, edgecolor=GREY, lw=0.5, label=meanings[k].replace("_", " "))
+        Patch(facecolor=colour, edgecolor=GREY, lw=0.5, label=meanings[k])
         for colour, k in zip(colours, kinds, strict=True)
     ]
     handles += _mark(axes, names, each_orbit(orbits) if orbits is not None else [])
@@ -102,24 +103,23 @@ def basin_figure(
 
 
 def _shares(found: "xarray.Dataset", ax) -> "matplotlib.axes.Axes":
-    """The shares of attractors over a parameter, one upon the other."""
+    """The shares of attractors or outcomes over a parameter, one upon the other."""
     (name, *others), share = map(str, found["share"].dims), found["share"]
-    if others != ["number"]:
+    if others not in (["number"], ["fate"]):
         raise ValueError(
             f"basin_figure: shares over one parameter can be drawn, not over {share.dims[:-1]}. Select one value of the others, "
             "as in found.sel(...)."
         )
     axes = pyplot().subplots(figsize=(6.4, 4.4), layout="constrained")[1] if ax is None else ax
-    ordered = found.sortby(name)
+    ordered = found.sortby(name).roll({others[0]: -(others == ["number"])}, roll_coords=True)
+    kinds = [str(kind) if others == ["fate"] else f"attractor {kind}" for kind in ordered[others[0]].values]
+    kinds = ["no step" if kind == "attractor 0" else kind for kind in kinds]
     below = np.zeros(ordered.sizes[name])
-    for number in [*ordered["number"].values[1:], 0]:
-        part, error = (ordered[each].sel(number=number).values for each in ("share", "share_error"))
+    for k, (label, colour) in enumerate(zip(kinds, _colours(kinds), strict=True)):
+        part, error = (ordered[each].values[:, k] for each in ("share", "share_error"))
         if np.any(part > 0):
-            colour, label = (
-                (COLOURS[(number - 1) % len(COLOURS)], f"attractor {number}") if number else (NO_STEP, "none")
-            )
             axes.fill_between(ordered[name], below, below + part, color=colour, alpha=0.7, lw=0, label=label)
-            axes.errorbar(ordered[name], below + part, error, color=colour, lw=0.8)
+            axes.errorbar(ordered[name], below + part, error, color=INK if label == "undecided" else colour, lw=0.8)
         below = below + part
     across = with_unit(symbol(name), found[name].attrs.get("units", ""))
     axes.set(xlabel=across, ylabel="share of the initial states", ylim=(0, 1))
@@ -129,8 +129,8 @@ def _shares(found: "xarray.Dataset", ax) -> "matplotlib.axes.Axes":
 
 def _colours(meanings: list[str]) -> list[str]:
     """The colour of each outcome, the same whichever others occur."""
-    orbits = sum(meaning.startswith("orbit_") for meaning in meanings)
-    known = {"no_step": NO_STEP, "undecided": UNDECIDED}
+    orbits = sum(meaning.startswith(("orbit ", "attractor ")) for meaning in meanings)
+    known = {"no step": NO_STEP, "undecided": UNDECIDED}
     return [
         known.get(
             meaning, (COLOURS[k % len(COLOURS)] if k < orbits else PALE_COLOURS[(k - orbits) % len(PALE_COLOURS)])

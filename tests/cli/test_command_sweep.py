@@ -107,6 +107,20 @@ def test_basin(command):
     assert labels == ["orbit 1", "fell forward", "fell backward", "stable gait", "unstable gait"]
 
 
+@pytest.mark.medium
+def test_basins_along_a_parameter(command):
+    """The gait at one slope falls at the other: the gait there is the nearest attractor, and keeps the number."""
+    where = ("--where", "slope=0.004:0.008:2", "--points", "12", "--strides", "60")
+    ran = command("basin", "simplest_walker", *where, "--json", "--plot", "shares.png")
+    assert ran.returncode == 0, ran.stderr
+    printed = json.loads(ran.stdout)
+    assert [*printed["share"]] == ["attractor 1", "fell forward", "fell backward", "no step", "undecided"]
+    assert np.all(np.array(printed["share"]["attractor 1"]) > 0) and printed["axes"]["slope"] == [0.004, 0.008]
+    assert np.shape(printed["outcome"]) == (2, 12, 12)
+    (ax,) = ran.figures["shares.png"].axes
+    assert ax.get_legend().get_texts()[0].get_text() == "attractor 1"
+
+
 SECTION = ("attractor", "rimless_wheel", "--where", "slope=0.2:0.3:3", "--section")
 FROM_THE_ORBIT = pytest.param((), id="from the orbit", marks=pytest.mark.slow)
 

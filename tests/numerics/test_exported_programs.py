@@ -54,8 +54,9 @@ def attractor_lane(slope):
 def basin_lane(slope):
     system = with_terminal_modes(walker.system, ("swing",), walker.outcomes)
     step = ft.partial(pass_of_sequence, system, ("swing",), 1, PLAIN)
-    common = walker.Params(slope), X[None], jnp.zeros(1, int), jnp.asarray(1e-3)
-    return passes_to_outcome(step, len(walker.outcomes), common, (jnp.asarray(0.0), X, jnp.asarray(0), jnp.asarray(10)))
+    common = walker.Params(), X[None], jnp.zeros(1, int), jnp.asarray(1e-3)
+    start = jnp.asarray(0.0), X, jnp.asarray(0), jnp.asarray(10)
+    return passes_to_outcome(step, (0,), len(walker.outcomes), common, (slope[None], *start))
 
 
 PROGRAMS = {

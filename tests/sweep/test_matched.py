@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import xarray
 from numpy.testing import assert_allclose, assert_array_equal
 from systems import CLOCK
 from test_continuation import mapping
@@ -140,3 +141,79 @@ def test_figures_that_cannot_be_drawn():
         hj.plot.basin_figure(several)
     hj.plot.basin_figure(several.sel(q=1.0))
     plt.close("all")
+
+
+# 0 attracts; of the others, 1 +- sqrt(1 - 1 / r), the larger one is born with the smaller one, its border, at the fold r = 1.
+FOLDED = mapping(lambda x, p: x + x * (p["r"] * x * (2 - x) - 1) / 4, 1)
+BORN = np.array([1.25, 0.5, 0.9, 1.05, 2.0, 1.02])
+
+
+@pytest.fixture(scope="module")
+def folded():
+    """Basins on [0, 2) by 200 points, none of them at the border."""
+    step, x = hj.ReturnMap(FOLDED, sequence=("run",), integrator=CLOCK), (np.arange(200) + 0.5) / 100
+    options = dict(axes={"x": x}, initial=lambda p, x: jnp.stack([x, 0 * x]), progress=False)
+    many = lambda **more: hj.basin(
+        step, {"r": jnp.array(1.0)}, where=lambda p: p["r"], values=BORN, max_strides=300, **options, **more
+    )
+    return many, lambda r, **more: hj.basin(step, {"r": jnp.array(r)}, max_strides=300, **options, **more)
+
+
+def test_a_basin_that_is_born_at_a_fold(folded, tmp_path):
+    found = folded[0]()
+    assert found["outcome"].dims == ("r", "x") and found["share"].dims == ("r", "fate")
+    assert found["fate"].values.tolist() == ["attractor 1", "attractor 2", "no step", "undecided"]
+    # The border is the smaller fixed point, and its preimage beyond 2 is none: of points 1 / 100 apart half a one is off.
+    border = 1 - np.sqrt(np.maximum(1 - 1 / BORN, 0))
+    share = np.where(BORN > 1, 1 - border / 2, 0)
+    assert_allclose(found["share"].sel(fate="attractor 2"), share, atol=0.5 / 200)
+    assert_allclose(found["share"].sum("fate"), 1)
+    assert_allclose(found["share_error"], share_error(found["share"].values, 200))
+    top = found["last"][..., 0].where(found["outcome"] == 1).mean("x")
+    assert_allclose(top[BORN > 1], 2 - border[BORN > 1], rtol=1e-9)
+    # In ascending order the second one is born at 1.02, and nothing is lost.
+    assert_array_equal(found["change"].sel(fate="attractor 2"), BORN == 1.02)
+    assert_array_equal(found["change"].sel(fate=["attractor 1", "no step", "undecided"]), 0)
+    found.to_netcdf(tmp_path / "basins.nc")
+    with xarray.open_dataset(tmp_path / "basins.nc") as stored:
+        assert stored.equals(found)
+    axes = hj.plot.basin_figure(found)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["attractor 1", "attractor 2"]
+    plt.close("all")
+
+
+@pytest.mark.medium
+def test_basins_at_one_value_are_those_along_the_parameter(folded):
+    many, one = folded
+    found, alone = many(), one(1.25)
+    assert_array_equal(alone["outcome"], found["outcome"].sel(r=1.25))
+    assert_allclose(alone["share"], found["share"].sel(r=1.25))
+    assert "change" not in alone and alone["uncertainty_exponent"].dims == ()
+    # One attractor is told apart, the other is left undecided.
+    fewer = one(1.25, max_attractors=1)
+    assert_allclose(sorted(fewer["share"].values), sorted([0, *alone["share"].values[:2]]))
+    orbit = hj.periodic_orbit(
+        hj.ReturnMap(FOLDED, sequence=("run",), integrator=CLOCK), jnp.array([1.5, 0.0]), {"r": jnp.array(1.25)}
+    )
+    # By the orbit it is known earlier which states come to it.
+    near = one(1.25, orbits=orbit)
+    assert_array_equal(near["outcome"] == 0, alone["outcome"] == 1)
+    with pytest.raises(ValueError, match="without orbits="):
+        many(orbits=orbit)
+    with pytest.raises(ValueError, match="max_attractors=0"):
+        one(1.25, max_attractors=0)
+
+
+def test_outcomes_and_failures_along_a_parameter():
+    """Of x -> r x: where r > 1, states leave at 4, and otherwise come to 0; negative ones fail."""
+    system = mapping(lambda x, p: jnp.where(x < 0, jnp.nan, p["r"] * x), 1)
+    found = hj.basin(
+        hj.ReturnMap(system, sequence=("run",), integrator=CLOCK), {"r": jnp.array(1.0)}, where=lambda p: p["r"],
+        values=np.array([0.5, 1.5]), axes={"x": np.linspace(-0.9, 1.1, 20)}, max_strides=60, progress=False,
+        initial=lambda p, x: jnp.stack([x, 0 * x]), outcomes={"left": lambda t, x, p: 4 - x[0] * x[1]},
+    )  # fmt: skip
+    x = found["x"].values
+    names = np.array(found["fate"].values)[found["outcome"].values]
+    # Guards are those of the flow, in which the second coordinate grows from 0 to 1.
+    assert_array_equal(names, np.where(x < 0, "no step", [["attractor 1"], ["left"]]))
+    assert_array_equal(found["change"].sel(fate=["attractor 1", "left"]), [[0, 0], [-1, 1]])
