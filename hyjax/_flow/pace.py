@@ -103,41 +103,48 @@ class Pace:
 
 
 def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time) -> Scalar:
-    r"""The largest step of an arc: `max_step`; near an equilibrium, a step that also resolves variations about it.
+    r"""The largest step of an arc: `max_step`; where coordinates rest, a step that also resolves variations of these.
 
-    The controller estimates the error of the state, not of its tangents. A state at rest has no error, however large the step,
-    while its variations obey $\dot v = D_xf\,v$ and need steps that are short against $1/\rho(D_xf)$, with the spectral radius
-    $\rho$. So where the start is within a few digits of an equilibrium, the largest step is the one that the tolerance allows for
-    an oscillation of angular frequency $\rho$. In a stiff flow this is far shorter than the slow variations need; so for an
-    implicit solver, the bound is at least the step with which the arc takes a quarter of `max_steps`.
+    The controller estimates the error of the state, not of its tangents. Coordinates at rest have no error, however large the
+    step, while their variations obey $\dot v = D_xf\,v$ and need steps that are short against $1/\rho$, with the spectral radius
+    $\rho$ of the block of $D_xf$. All rest at an equilibrium; beside a clock, or a motion in a plane of symmetry, the others do.
+    So where some rest to a few digits, the largest step is the one that the tolerance allows for an oscillation of angular
+    frequency $\rho$. In a stiff flow this is far shorter than the slow variations need; so for an implicit solver, the bound is
+    at least the step with which the arc takes a quarter of `max_steps`.
     """
     given = jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
     if integrator.fixed or not integrator.variations:
         return given
     rtol, atol = integrator.tolerances(x.dtype)
     order: Any = integrator.solver.order(step.terms)
-    speed = jnp.max(jnp.abs(f) / (atol + rtol * jnp.abs(x)))
+    unit = atol + rtol * jnp.abs(x)
     small = float(jnp.finfo(x.dtype).eps) ** 0.5 * (atol / rtol + jnp.max(jnp.abs(x)))
+    # Coordinates that would hardly move, at their speeds, in all their time.
+    slow = (t < t_stop) & (jnp.abs(f) * (t_stop - t) < 0.01 / rtol * unit)
 
     def resolving():
         # Products with the Jacobian, by differences, since the vector field is known and one digit is enough. Two products with
-        # the velocity give the rate at which the state itself changes; eight with a generic vector give the spectral radius.
+        # the velocity give the rate at which the slow state changes; eight with a generic vector give the spectral radius.
         def product(v, _):
-            v = (step.field(t, x + small * v) - f) / small
+            v = jnp.where(slow, step.field(t, x + small * v) - f, 0) / small
             size = jnp.max(jnp.abs(v))
             return v / jnp.where(size > 0, size, 1), size
 
-        size = jnp.max(jnp.abs(f))
-        some = jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
-        each = jnp.stack([f / jnp.where(size > 0, size, 1), some])
+        size = lambda v: jnp.maximum(jnp.max(jnp.abs(v)), jnp.finfo(x.dtype).tiny)
+        velocity, some = jnp.where(slow, f, 0), jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
+        each = jnp.stack([velocity / size(velocity), jnp.where(slow, some, 0)])
         growth = jax.lax.map(lambda v: jax.lax.scan(product, v, length=8)[1], each)
-        rate, radius = jnp.prod(growth[0, :2]) ** 0.5, jnp.prod(growth[1] ** 0.125)
-        # The distance from the equilibrium is about the speed divided by this rate.
-        at_rest = (speed <= rate * rtol ** (-2 / 3)) & (radius > 0)
+        radius = jnp.prod(growth[1] ** 0.125)
+        rate = jnp.where(jnp.any(velocity != 0), jnp.prod(growth[0, :2]) ** 0.5, radius)
+        # The distance from rest is about the speed divided by this rate, and the acceleration divided by its square. The latter
+        # tells a turning point, as of a ball that is let go.
+        later = small / size(f)
+        acceleration = jnp.abs(step.field(t + later, x + later * f) - f) / later
+        far = jnp.maximum(jnp.abs(f) * rate, acceleration) > rate**2 * rtol ** (-2 / 3) * unit
         least = 4 * (t_stop - t) / jnp.asarray(integrator.max_steps, x.dtype) if step.stiff else 0
-        return jnp.where(at_rest, jnp.maximum(10 * rtol ** (1 / order) / radius, least), jnp.inf)
+        bound = jnp.maximum(10 * rtol ** (1 / order) / radius, least)
+        return jnp.where(jnp.any(slow & ~far) & (radius > 0), bound, jnp.inf)
 
-    # Computed only if some lane of the batch would hardly move, at its speed, in all its time.
-    slow = (t < t_stop) & (speed * (t_stop - t) < 0.01 / rtol)
+    # Computed only if some lane of the batch has such coordinates.
     fine = jax.lax.cond(eqxi.unvmap_any(slow), resolving, lambda: jnp.full_like(given, jnp.inf))
     return jnp.minimum(given, fine)

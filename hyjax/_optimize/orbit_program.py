@@ -168,7 +168,7 @@ def joined(old: ExpandedOrbit, new: ExpandedOrbit) -> Flag:
     step = (new.start - old.start).ravel()
     norm = lambda x: jnp.sqrt(jnp.sum(x**2, axis=-1))
     bend, length, size = norm(moves[1] - moves[0]), jnp.max(norm(moves)), norm(old.start.ravel())
-    rounding = jnp.finfo(step.dtype).eps ** (2 / 3) * size
+    rounding = jnp.finfo(step.dtype).eps ** (2 / 3) * jnp.maximum(size, norm(old.orbit.before.ravel()))
     return norm(step - jnp.mean(moves, axis=0)) <= 0.03 * length + bend / 4 + rounding
 
 
@@ -211,8 +211,10 @@ class OrbitProgram(eqx.Module):
 
     def __call__(self, u: Float[Array, " n"], known: ExpandedOrbit) -> Sample:
         guess = known.guess(u)
-        size = jnp.max(jnp.abs(known.start))
-        size = jnp.where(size > 0, size, 1)
+        # Of states on the way too: an orbit that starts at the origin, as of a plant at rest, has no size there.
+        size = jnp.maximum(jnp.max(jnp.abs(known.start)), jnp.max(jnp.abs(known.orbit.before)))
+        rtol, atol = self.integrator.tolerances(size.dtype)
+        size = jnp.maximum(size, atol / rtol * jnp.finfo(size.dtype).eps ** 0.5)
         moved = jnp.max(jnp.abs(guess - known.start)) / size
         near = jnp.clip(FRACTION * moved, LEAST, MOST)
         longest = LONGER * known.orbit.period
@@ -222,9 +224,8 @@ class OrbitProgram(eqx.Module):
         def fn(u):
             params = self.unknowns.params_at(u)
             orbit, _ = run_orbit(
-                self.system, guess, params, self.sequence, self.strides, self.shooting, self.integrator, near,
-                limits,
-            )  # fmt: skip
+                self.system, guess, params, self.sequence, self.strides, self.shooting, self.integrator, limits=limits
+            )
             start = self.start_of(orbit)
             return jnp.concatenate([self.values(orbit), start.ravel()]), (orbit, orbit.result)
 
@@ -238,7 +239,8 @@ class OrbitProgram(eqx.Module):
         back = jnp.max(jnp.abs(new.guess(known.u) - known.start)) / size
         near = jnp.where(new.side == known.side, near, STRICT * moved)
         # At its first evaluation the slopes of the last orbit are not known, and `u` is the same.
-        close = (back <= near) & (orbit.distance <= near) & (joined(known, new) | jnp.all(u == known.u))
+        off = jnp.max(jnp.abs(start - guess)) / jnp.maximum(size, jnp.max(jnp.abs(start)))
+        close = (back <= near) & (off <= near) & (joined(known, new) | jnp.all(u == known.u))
         result = choose((found.result == RESULTS.successful) & ~close, RESULTS.far_from_guess, found.result)
         carry = select(result == RESULTS.successful, new, known)
         return Sample(found.values[:functions], found.jacobian[:functions], hessians, carry, result)

@@ -141,14 +141,15 @@ def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strid
 
     A bouncing ball that loses energy returns to its floor sooner and sooner, and the fixed point of its return map, at rest,
     lasts no time. Nothing at such a point tells it from a small orbit: the map is linear there. So the scales are those of the
-    guess, $|x_0|$ and $|x_0| / |f(x_0)|$.
+    guess, $|x_0|$ and $|x_0| / |f(x_0)|$. A guess at rest has no scale of time: from event to event passes what its clock says.
     """
     start = guess if guess.ndim == 1 else guess[0]
     size = jnp.max(jnp.abs(start))
     rate = jnp.max(jnp.abs(problem.system.mode(problem.sequence[0]).vector_field(jnp.zeros_like(size), start, params)))
     eps = jnp.finfo(start.dtype).eps
     states = [jnp.max(jnp.abs(each)) for each in (chain.nodes, chain.before)]
-    return (jnp.maximum(*states) <= eps**0.5 * size) & (chain.period * rate <= eps**0.6 * size)
+    small = (jnp.maximum(*states) <= eps**0.5 * size) & (chain.period * rate <= eps**0.6 * size)
+    return small & (rate > 0)
 
 
 def _leaves_level(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
 from systems import leave, oscillate
 
 import hyjax as hj
@@ -82,3 +83,37 @@ def test_a_rest_of_values_alone_takes_few_steps():
         ).steps
     )
     assert steps(False) < 30 < 300 < steps(True)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("rate", [1.0, 20.0])
+def test_variations_of_coordinates_that_rest_beside_others(rate):
+    """A motion across the plane of another one, at rest: by Mathieu's equation with the phase a coordinate, of which a clock that
+    is exact in any step says nothing; and decay, of which an oscillation that turns at its start says nothing either."""
+
+    def beside(t, x, p):
+        q, w, decays, turns, speed, phase = x
+        return jnp.stack([w, -(p**2) * (1 + 0.5 * jnp.cos(phase)) * q, -p * decays, speed, 1 - turns, 1 + 0 * phase])
+
+    system, integrator = leave(beside, 6, lambda t, x, p: 3 - t), hj.Integrator(unroll=False)
+    start = jnp.array([0.0, 0, 0, 2, 0, 0])
+    end = lambda x: hj.flow_to_guard(system, "free", 0.0, x, jnp.array(rate), integrator=integrator).x
+    slope = jax.jacfwd(end)(start)
+    mathieu = lambda t, x: [x[1], -(rate**2) * (1 + 0.5 * np.cos(t)) * x[0]]
+    exact = [solve_ivp(mathieu, (0, 3), e, method="DOP853", rtol=1e-13, atol=1e-13).y[:, -1] for e in np.eye(2)]
+    # SciPy's tolerance, of some hundred steps.
+    assert_allclose(slope[:2, :2], np.transpose(exact), rtol=0, atol=1e-10 * rate)
+    # 1e-14 for each of some hundred steps.
+    assert_allclose(slope[2, 2], np.exp(-3 * rate), rtol=0, atol=1e-12)
+
+
+def test_what_turns_does_not_rest():
+    """A body that is let go, beside one that is at rest and has no rate of its own, takes the steps of the flow alone."""
+    fall = lambda t, x, p: jnp.stack([x[1], -x[0] + 0 * x[1], 0 * x[2]])
+    system, start = leave(fall, 3, lambda t, x, p: 20 - t), jnp.array([1.0, 0.0, 0.5])
+    steps = lambda variations: (
+        hj.flow_to_guard(
+            system, "free", 0.0, start, None, integrator=hj.Integrator(unroll=False, variations=variations)
+        ).steps
+    )
+    assert steps(True) == steps(False)

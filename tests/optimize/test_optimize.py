@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from jaxtyping import Array, Float
+from numpy.testing import assert_allclose
 from pages import cells
 from recorded import Recorded
 from same_bits import require_equal
@@ -470,3 +471,22 @@ def test_powered_walker(cheapest):
     bounded = scipy.optimize.minimize_scalar(at, bounds=(5.95, 6.0), method="bounded", options=dict(xatol=1e-7))
     # SciPy ends within its tolerance of the bound, where the cost still falls by 0.0015 per unit.
     np.testing.assert_allclose(bounded.fun, found.value, rtol=1e-6)
+
+
+@pytest.mark.medium
+def test_the_gain_of_a_loop_at_rest():
+    """An orbit at the origin has no size, beside which another one could be far. A gain that takes the state to rest in one tick
+    is the minimum of the squared multiplier."""
+    flow = lambda t, x, p: jnp.stack([x[1] - x[0]])
+    loop = hj.HybridSystem(
+        {"m": hj.Mode(flow, ("x",), held=("u",))}, (hj.every(1.0, lambda t, x, p: jnp.stack([x[0], -p * x[0]])),)
+    )
+    step = hj.ReturnMap(
+        loop, sequence=("m",), integrator=hj.Integrator(dfx.Tsit5(), rtol=1e-11, atol=1e-11, unroll=False)
+    )
+    rest = hj.periodic_orbit(step, jnp.array([0.1, 0.0]), jnp.array(0.8))
+    best = hj.optimize(
+        rest, lambda orbit, p: jnp.trace(orbit.return_jacobian) ** 2, where=lambda p: p, bounds=[(-3.0, 3.0)]
+    )
+    # e^-1 = k (1 - e^-1). `accept` is 1e-7, of a gradient in units of its size.
+    assert_allclose(best.params, 1 / (np.e - 1), rtol=0, atol=1e-7)

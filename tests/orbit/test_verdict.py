@@ -408,3 +408,17 @@ def test_a_forcing_of_amplitude_zero_leaves_the_phase_free():
         hj.ReturnMap(LOCKED, sequence=("on",), integrator=hj.Integrator(unroll=False)), jnp.zeros(1), params
     )
     assert_allclose(jnp.abs(orbit.multipliers), [0], atol=1e-13)
+
+
+def test_a_loop_at_rest_between_ticks():
+    """A guess at rest has no scale of time, beside which the period could vanish."""
+    flow = lambda t, x, p: jnp.stack([x[1] - x[0]])
+    loop = hj.HybridSystem(
+        {"m": hj.Mode(flow, ("x",), held=("u",))}, (hj.every(1.0, lambda t, x, p: jnp.stack([x[0], -p * x[0]])),)
+    )
+    step = hj.ReturnMap(loop, sequence=("m",), integrator=FLIGHT)
+    orbit = hj.periodic_orbit(step, jnp.zeros(2), jnp.array(0.8))
+    assert_allclose(orbit.period, 1, rtol=1e-15)
+    decay = np.exp(-1)
+    # The integrator's tolerance, of a few steps.
+    assert_allclose(np.max(np.abs(orbit.multipliers)), abs(decay - 0.8 * (1 - decay)), rtol=0, atol=1e-9)
