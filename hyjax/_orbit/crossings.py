@@ -1,4 +1,4 @@
-r"""Where two one-dimensional manifolds meet, and the parameters at which two such points merge.
+r"""Where two manifolds meet, curves or a curve and a surface, and the parameters at which two such points merge.
 
 At a **tangency** of the unstable manifold $W$ with the stable one $V$ these have a common point and direction. With the local
 polynomials $W_0, V_0$, $n$ passes from one to the other, and multipliers $\mu, \lambda$,
@@ -32,6 +32,7 @@ from .._system.results import numbered_code, RESULTS
 from .._system.types import Scalar
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .lap import DIVERGED, in_lanes, Lap, SUCCESSFUL
+from .mesh import beyond
 
 if TYPE_CHECKING:
     from .manifold import Manifold
@@ -44,6 +45,8 @@ MANY, LONGEST, MET = 40, 0.3, 1e-7
 # Of a step over the second parameter: the shortest, as a part of the way, the largest relative distance from the tangent, and the
 # number of iterations.
 SHORTEST, ASIDE, FEW = 1e-2, 0.1, 9
+# How far outside of a triangle a chord may pass that is a guess, as a part of the triangle.
+NEAR = 0.1
 
 
 class Crossings(NamedTuple):
@@ -66,49 +69,80 @@ class Tangency(NamedTuple):
 
 
 def crossings_of(one: "Manifold", other: "Manifold") -> Crossings:
-    _require_curves(one, other)
-    plane = plane_of(one, other)
+    space, curves = plane_of(one, other), [each.s.ndim == 1 for each in (one, other)]
+    if not any(curves):
+        raise ValueError("manifold: two surfaces meet in curves. Give which= one multiplier of one of them.")
+    s, t = _met(one, other, space) if all(curves) else _pierced(one, other, space)
+    if not curves[0]:
+        s, t = t, s
+    good = np.zeros(len(s), bool)
+    by = lambda reached: reached.direction.reshape(*reached.x.shape, -1)
+    for _ in range(8 * bool(s.size)):
+        s, t = (
+            np.clip(each, of.s[0], of.s[-1]) if curve else each
+            for each, of, curve in zip((s, t), (one, other), curves, strict=True)
+        )
+        here, there = one._at(s), other._at(t)
+        off, slopes = here.x - there.x, np.concatenate([by(here), -by(there)], axis=2)
+        change = np.einsum("pij,pj->pi", np.linalg.pinv(np.nan_to_num(slopes)), np.nan_to_num(off))
+        good = (here.codes == SUCCESSFUL) & (there.codes == SUCCESSFUL)
+        good &= np.max(np.abs(off), axis=1) <= 1e-9 * np.max(np.abs(one.x))
+        s, t = s - change[:, : by(here).shape[2]].reshape(s.shape), t - change[:, by(here).shape[2] :].reshape(t.shape)
+    here, there = one._at(s), other._at(t)
+    # Not the orbit itself, nor what is beyond a border, nor a crossing that was found from two pairs of chords.
+    good &= np.max(np.abs(here.x - one(0 * one.s[0])), axis=1) > 1e-6 * np.max(np.abs(one.x))
+    for each, of in ((s, one), (t, other)):
+        good &= (of.s.ndim == 1) | ~beyond(of, each)
+    on = s if curves[0] else t
+    order = [k for k in np.argsort(on) if good[k]]
+    order = [k for n, k in enumerate(order) if not n or on[k] - on[order[n - 1]] > 1e-9 * abs(on[k])]
+    unit = lambda d: np.swapaxes(space.T @ _orthonormal(d), 1, 2)
+    sine = np.linalg.det(np.concatenate([unit(by(here)[order]), unit(by(there)[order])], axis=1))
+    return Crossings(s[order], t[order], here.x[order], sine)
+
+
+def _met(one: "Manifold", other: "Manifold", plane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the chords of two curves meet in a plane."""
     a, b = one.x @ plane, other.x @ plane
     u, v = np.diff(a, axis=0)[:, None], np.diff(b, axis=0)[None]
     apart = b[None, :-1] - a[:-1, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         along, across = _cross(apart, v) / _cross(u, v), _cross(apart, u) / _cross(u, v)
     i, j = np.nonzero((along >= 0) & (along < 1) & (across >= 0) & (across < 1))
-    s = one.s[i] + along[i, j] * np.diff(one.s)[i]
-    t = other.s[j] + across[i, j] * np.diff(other.s)[j]
-    for _ in range(8):
-        s, t = np.clip(s, one.s[0], one.s[-1]), np.clip(t, other.s[0], other.s[-1])
-        if not s.size:
-            break
-        here, there = one._at(s), other._at(t)
-        off, by = here.x - there.x, np.stack([here.direction, -there.direction], axis=2)
-        change = np.einsum("pij,pj->pi", np.linalg.pinv(np.nan_to_num(by)), off)
-        sound = (here.codes == SUCCESSFUL) & (there.codes == SUCCESSFUL)
-        good = sound & (np.max(np.abs(off), axis=1) <= 1e-9 * np.max(np.abs(one.x)))
-        s, t = s - change[:, 0], t - change[:, 1]
-    if not s.size:
-        return Crossings(s, t, np.zeros((0, one.x.shape[1])), s)
-    here, there = one._at(s), other._at(t)
-    unit = lambda d: d @ plane / np.linalg.norm(d, axis=1, keepdims=True)
-    sine = _cross(unit(here.direction), unit(there.direction))
-    # Not the orbit itself, nor a crossing that was found from two pairs of chords.
-    good &= np.max(np.abs(here.x - one(0.0)), axis=1) > 1e-6 * np.max(np.abs(one.x))
-    order = [k for k in np.argsort(s) if good[k]]
-    order = [k for n, k in enumerate(order) if not n or s[k] - s[order[n - 1]] > 1e-9 * abs(s[k])]
-    return Crossings(s[order], t[order], here.x[order], sine[order])
+    return one.s[i] + along[i, j] * np.diff(one.s)[i], other.s[j] + across[i, j] * np.diff(other.s)[j]
 
 
-def _require_curves(*both: "Manifold") -> None:
-    if any(each.s.ndim > 1 for each in both):
-        raise ValueError(
-            "manifold: crossings and tangencies are those of curves. Give which= one multiplier, as in manifold(0, ...)."
-        )
+def _pierced(one: "Manifold", other: "Manifold", space: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the chords of a curve meet the triangles of a surface, or pass near their edges: parameters of both."""
+    curve, surface = (one, other) if one.s.ndim == 1 else (other, one)
+    triangles = np.asarray(surface.triangles)
+    a, (corner, *sides) = curve.x @ space, np.moveaxis((surface.x @ space)[triangles], 1, 0)
+    u, v = (each - corner for each in sides)
+    found = [(np.zeros(0), np.zeros((0, 2)))]
+    for k, way in enumerate(np.diff(a, axis=0)):
+        apart, normal = a[k] - corner, np.cross(way, v)
+        turned, volume = np.cross(apart, u), np.sum(u * normal, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x, y, along = (
+                p / volume for p in (np.sum(apart * normal, axis=1), turned @ way, np.sum(turned * v, axis=1))
+            )
+            inside = np.minimum.reduce([x, y, 1 - x - y, along, 1 - along]) >= -NEAR
+        (near,) = np.nonzero(inside)
+        p, q, r = np.moveaxis(surface.s[triangles[near]], 1, 0)
+        at = p + x[near, None] * (q - p) + y[near, None] * (r - p)
+        found += [(curve.s[k] + along[near] * (curve.s[k + 1] - curve.s[k]), at)]
+    s, t = (np.concatenate(each) for each in zip(*found, strict=True))
+    return s, t
+
+
+def _orthonormal(columns: np.ndarray) -> np.ndarray:
+    q, upper = np.linalg.qr(np.nan_to_num(columns))
+    return q * np.sign(np.diagonal(upper, axis1=-2, axis2=-1))[..., None, :]
 
 
 def plane_of(one: "Manifold", other: "Manifold") -> np.ndarray:
-    """Orthonormal directions, in which the two eigenvectors lie, shape `(n, 2)`."""
-    plane, upper = np.linalg.qr(np.column_stack([one.direction, other.direction]))
-    return plane * np.sign(np.diag(upper))
+    """Orthonormal directions, in which the eigenvectors of both lie, shape `(n, 2)`, or `(n, 3)` of a curve and a surface."""
+    return _orthonormal(np.column_stack([one.direction, other.direction]))
 
 
 def _cross(p, q):
@@ -244,7 +278,10 @@ def tangency_of(
     throw: bool,
 ) -> Tangency:
     """`Manifold.tangency`."""
-    _require_curves(one, other)
+    if any(each.s.ndim > 1 for each in (one, other)):
+        raise ValueError(
+            "manifold: tangencies are those of curves. Give which= one multiplier, as in manifold(0, ...)."
+        )
     if not abs(one.multiplier) > 1 > abs(other.multiplier):
         raise ValueError(
             "tangency: give the stable manifold to the unstable one, as in unstable.tangency(stable, ...)."

@@ -130,7 +130,7 @@ class Manifold(Shown):
         if at.shape != (*batch, *self.s.shape[1:]):
             raise ValueError(f"manifold: s has the shape {at.shape}, which must be (..., 2) on a surface.")
         flat = at.reshape(-1, *self.s.shape[1:])
-        finite = np.all(np.isfinite(flat.reshape(len(flat), -1)), axis=1)
+        finite = np.all(np.isfinite(flat.reshape(len(flat), self.s[:1].size)), axis=1)
         flat = np.where(finite.reshape(-1, *(1,) * (flat.ndim - 1)), flat, 0)
         if _is_stable(self.multiplier) and np.any(beyond(self, flat)):
             within = "within the border" if self.s.ndim > 1 else f"from {self.s[0]:.6g} to {self.s[-1]:.6g}"
@@ -146,11 +146,14 @@ class Manifold(Shown):
     def crossings(self, other: "Manifold") -> "Crossings":
         """Where this manifold meets another one, of the same orbit (homoclinic points) or another (heteroclinic points).
 
-        Crossings of the chords, in the plane of both directions, are guesses for Newton's method on $W_1(s) = W_2(t)$. In a
-        section of more than two dimensions curves rarely meet, and what do not meet are left out.
+        Crossings of the chords, in the plane of both directions, or of the chords of one with the triangles of the other in the
+        space of all three, are guesses for Newton's method on $W_1(s) = W_2(t)$. In a section of more dimensions curves rarely
+        meet, and what do not meet are left out.
 
-        **Arguments:** `other`: a `Manifold`, in the same coordinates. **Returns:** `Crossings(s, t, x, sine)`, by `s`; none for
-        curves that do not meet. `sine`: of the angle from this curve to the other in that plane, zero at a tangency.
+        **Arguments:** `other`: a `Manifold`, in the same coordinates; one of both may be a surface. **Returns:**
+        `Crossings(s, t, x, sine)`, by the parameter of a curve; none where they do not meet. `sine`: of the angle between both in
+        that plane or space, with the sign of the determinant of the directions of this and the other; zero at a tangency.
+        `ValueError` for two surfaces.
         """
         return crossings_of(self, other)
 
@@ -353,7 +356,7 @@ def _outward(mu: Any) -> tuple[np.ndarray, np.ndarray]:
 def _inward(found: Manifold, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of passes from the region of the polynomial to the points at `s`, and where they begin, shape `(points, d)`."""
     outward, shape = _outward(found.multiplier)
-    at, levels, inward = s.reshape(len(s), -1).copy(), np.zeros(len(s), int), np.linalg.inv(outward)
+    at, levels, inward = (s if s.ndim > 1 else s[:, None]).copy(), np.zeros(len(s), int), np.linalg.inv(outward)
     for _ in range(DEEPEST):
         far = np.linalg.norm(at @ shape.T, axis=1) > found.radius * (1 + 1e-9)
         if not np.any(far):

@@ -147,7 +147,7 @@ def test_what_a_surface_cannot_do():
         (lambda: orbit.manifold(None, length=1.0), "which=None must be the number"),
         (lambda: orbit.manifold("stable", length="1"), "length='1' must be positive, a number"),
         (lambda: orbit.manifold("stable", length=1.0, max_points=5), "more than 12"),
-        (lambda: found.crossings(found), "curves"),
+        (lambda: found.crossings(found), "two surfaces meet in curves"),
         (lambda: found.tangency(found, solve=lambda p: p["by"]), "curves"),
     ):
         with pytest.raises(ValueError, match=text):
@@ -183,6 +183,44 @@ def test_a_surface_to_many_digits():
         "unstable", length=0.9, spacing=0.15
     )
     assert_allclose(found(np.array([*DIGITS]))[:, :3], [*DIGITS.values()], atol=1e-13)
+
+
+# A homoclinic point at m = 1.4, b = 0.1, k = 0.3, with s of the unstable curve: the crossing of 150 passes from the line and 150
+# passes backwards from the tangent plane, with 300 digits in mpmath. The other one is its image.
+HOMOCLINIC = 4.227839161365502577, (1.661825954254739935, -1.124871147388910460, 0.673677018289420928)
+BACK = mapping(lambda x, p: jnp.stack([(x[2] - p["m"] - p["k"] * x[0] + x[1] ** 2) / p["b"], x[0], x[1]]), 3)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("system", "kinds"), [(CUBE, ("stable", "unstable")), (BACK, ("unstable", "stable"))])
+def test_homoclinic_points_of_a_surface_and_a_curve(system, kinds):
+    """Of Henon's map in three dimensions, and of its inverse, of which the same surface and curve are the other way round."""
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED)
+    params = {"m": jnp.array(1.4), "b": jnp.array(0.1), "k": jnp.array(0.3)}
+    saddle = hj.periodic_orbit(step, jnp.array([0.92, 0.92, 0.92, 0.0]), params)
+    surface, curve = (
+        saddle.manifold(kinds[0], length=3.0, spacing=0.4),
+        saddle.manifold(kinds[1], length=8.0, spacing=0.2),
+    )
+    found, other = surface.crossings(curve), curve.crossings(surface)
+    assert found.s.shape == (2, 2) and found.t.shape == found.sine.shape == (2,)
+    # The errors are those of about 50 roundings of the polynomials' fits.
+    assert_allclose(found.t[1], HOMOCLINIC[0], rtol=1e-12)
+    assert_allclose(found.x[1, :3], HOMOCLINIC[1], atol=1e-12)
+    first, then = (1, 0) if system is CUBE else (0, 1)
+    assert_allclose(found.t[then], found.t[first] * curve.multiplier, rtol=1e-12)
+    assert_allclose(step(found.x[first], params).x, found.x[then], atol=1e-12)
+    for one, two in zip(found, (other.t, other.s, other.x, other.sine), strict=True):
+        assert_allclose(one, two, atol=1e-12)
+    assert_allclose(surface(found.s), found.x, atol=1e-12)
+    # The sine of the angle between the curve and the plane, by differences of points.
+    h = 1e-5
+    ways = [(surface(found.s[0] + h * e) - surface(found.s[0] - h * e))[:3] for e in np.eye(2)]
+    way = (curve(found.t[0] + h) - curve(found.t[0] - h))[:3]
+    normal = np.cross(*ways)
+    assert_allclose(abs(found.sine[0]), abs(normal @ way) / np.linalg.norm(normal) / np.linalg.norm(way), atol=1e-8)
+    with pytest.raises(ValueError, match="tangencies are those of curves"):
+        surface.tangency(curve, solve=lambda p: p["m"])
 
 
 def floor(x, p):
