@@ -21,8 +21,8 @@ from .._system.results import RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import leaf_names, Where
 from .curve import Curve, PseudoArclength, result_of
-from .detection import search, witness
-from .location import Followed
+from .detection import each_once, expected, explains, located, witness
+from .location import Followed, search
 from .special_points import locate_grazing, SpecialPoint
 from .unfolding import Unfolding
 
@@ -147,7 +147,7 @@ class Branch(Points):
     def orbit(self, i: int) -> PeriodicOrbit:
         """The point number `i` as a periodic orbit."""
         at = lambda leaf: jnp.asarray(leaf[i])
-        return _orbit(self.unfolding, *jax.tree.map(at, (self._points["v"], self._points["aux"])))
+        return orbit_at(self.unfolding, *jax.tree.map(at, (self._points["v"], self._points["aux"])))
 
     # Special points
 
@@ -161,8 +161,7 @@ class Branch(Points):
     def unresolved(self) -> tuple[tuple[float, float], ...]:
         """Intervals of the parameter, as values at consecutive points of the branch, in which a test function changes sign or
         multipliers cross the unit circle, and the search located no special points that explain it. Empty if all are known."""
-        unit = lambda v: float(self.unfolding.origin[0] + v * self.unfolding.scale[0])
-        return tuple((unit(a), unit(b)) for a, b in dict.fromkeys(computed_once(_search_of, self)[1]))
+        return computed_once(_search_of, self)[1]
 
     @property
     def located(self) -> tuple[SpecialPoint, ...] | None:
@@ -258,9 +257,10 @@ def _special_points_of(branch: Branch) -> tuple[SpecialPoint, ...]:
     return (*_grazing_at_end(branch, first=True), *points, *_grazing_at_end(branch, first=False))
 
 
-def _search_of(branch: Branch) -> tuple[list[SpecialPoint], list[tuple[float, float]]]:
+def _search_of(branch: Branch) -> tuple[list[SpecialPoint], tuple[tuple[float, float], ...]]:
     curve = Followed(branch.unfolding, len(branch.curves.count), branch.method, branch.accept, witness)
-    return search(curve, branch._points)
+    points, unresolved = search(curve, branch._points, expected, located, explains)
+    return each_once(points), unresolved
 
 
 def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
@@ -283,7 +283,7 @@ def _multipliers(unfolding: Unfolding, jacobian: Array) -> Array:
 
 
 @long_run
-def _orbit(unfolding: Unfolding, v: Array, chain: Chain) -> PeriodicOrbit:
+def orbit_at(unfolding: Unfolding, v: Array, chain: Chain) -> PeriodicOrbit:
     return unfolding.orbit(v, chain)
 
 

@@ -29,9 +29,9 @@ Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 3, 4, for the bordere
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
@@ -40,15 +40,16 @@ from jaxtyping import Array, Float
 from .._numerics.eager import long_run
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
-from .._numerics.newton import newton, Root
+from .._orbit.chain import Chain
 from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Scalar
-from .curve import tangent_to
-from .detection import changes_sign, ZERO
+from .curve import PseudoArclength
+from .detection import changes_sign
 from .grazing import grazing_equation, Touch
+from .location import Followed, interpolated_zero, Place, place_near, places_of, ZERO, zero_between
 from .normal_form import expansion, FORMS
-from .special_points import grazing_point, locate_grazing, missing, point_at, SpecialPoint
+from .special_points import grazing_point, locate_grazing, missing, point_on, SpecialPoint
 from .unfolding import Unfolding
 
 PAIR = "neimark-sacker"
@@ -65,20 +66,37 @@ CROSSINGS = {
 STILL = 1e-5
 
 
-def locus_equation(unfolding: Unfolding, touch: Touch | None, kind: str) -> Callable:
-    """The function `v -> (H, strides)` of a locus."""
+class Condition(eqx.Module):
+    """The equation `H = 0` of a locus: the periodic orbits of an `unfolding` with two free parameters that meet the condition of
+    the special points of a kind, at the ends of branches of a `touch`."""
 
-    def of_touch(v: Array):
-        assert touch is not None
-        residual, (strides, _) = grazing_equation(unfolding, touch, v)
-        return residual, strides
+    unfolding: Unfolding
+    touch: Touch | None
+    kind: str = eqx.field(static=True)
 
-    def of_multiplier(v: Array):
-        residual, dF, strides = unfolding.evaluate(v)
-        matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else _of_pair(unfolding.around(dF))
-        return jnp.append(residual, _corner(matrix)), strides
+    params = property(lambda self: self.unfolding.params)
+    free = property(lambda self: self.unfolding.free)
+    origin = property(lambda self: self.unfolding.origin)
+    scale = property(lambda self: self.unfolding.scale)
 
-    return of_multiplier if touch is None else of_touch
+    def evaluate(self, v: Array) -> tuple[Array, Array, Chain]:
+        """`(H, dH/dv, chain)`."""
+        # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
+        unfolding, kind, touch = self.unfolding.rolled(order=2), self.kind, self.touch
+
+        def conditioned(v: Array):
+            if touch is not None:
+                residual, (chain, _) = grazing_equation(unfolding, touch, v)
+                return residual, chain
+            residual, dF, chain = unfolding.evaluate(v)
+            matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else _of_pair(unfolding.around(dF))
+            return jnp.append(residual, _corner(matrix)), chain
+
+        return with_columns(conditioned, v)
+
+    def judged(self, v: Array, chain: Chain, accept: Array) -> Chain:
+        """The verdict on the orbit at a root; a grazing orbit touches a guard that may fire in the next lap."""
+        return self.unfolding.rolled(order=2).judged(v, chain, accept) if self.touch is None else chain
 
 
 def _corner(matrix: Float[Array, "n n"]) -> Scalar:
@@ -94,67 +112,57 @@ def _of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
     return matrix[i][:, i] * matrix[j][:, j] - matrix[i][:, j] * matrix[j][:, i] - jnp.eye(i.size, dtype=matrix.dtype)
 
 
-class Place(NamedTuple):
-    """A point of a locus."""
-
-    v: np.ndarray
-    tangent: np.ndarray
-    jacobian: np.ndarray  # dF
-    multipliers: np.ndarray
-
-
-def search(
-    unfolding: Unfolding, touch: Touch | None, kind: str, points: dict[str, np.ndarray], accept: Array
-) -> tuple[SpecialPoint, ...]:
+def search(curve: Followed, points: dict[str, np.ndarray]) -> tuple[SpecialPoint, ...]:
     """The points of codimension two between the `points` of a locus, in their order along it."""
-    columns = points["v"], points["tangent"], points["jacobian"][:, :-1], points["multipliers"]
-    places = list(itertools.starmap(Place, zip(*columns, strict=True)))
+    places, touch, kind = places_of(curve, points), curve.equation.touch, curve.equation.kind
     if touch is not None:
         # With the multipliers of the side that misses the guard.
-        _, (_, (_, x, image, _)) = _grazing_of(unfolding, touch, jnp.asarray(places[0].v))
-        touch = missing(touch, x, image)
-        moved = lambda each: _corrected(unfolding, touch, kind, jnp.asarray(each.v), jnp.asarray(each.tangent), accept)
-        places = [Place(*map(np.asarray, moved(each)[0])) for each in places]
-    cubics: dict[bytes, float] = {}
+        _, (_, (_, x, image, _)) = _grazing_of(curve.equation.unfolding, touch, jnp.asarray(places[0].near.v))
+        curve = curve._replace(equation=dataclasses.replace(curve.equation, touch=missing(touch, x, image)))
+        found = [place_near(curve, each.s, each.near.v, each.near.tangent) for each in places]
+        places = [each for each in found if each is not None]
+    cubics: dict[float, float] = {}
 
     def cubic(place: Place) -> float:
-        key = place.v.tobytes()
-        if key not in cubics:
-            cubics[key] = _cubic(unfolding, kind, place)
-        return cubics[key]
+        if place.s not in cubics:
+            cubics[place.s] = _cubic(curve.equation, place)
+        return cubics[place.s]
 
     found = []
     for a, b in itertools.pairwise(places):
-        here = {}
-        for name, test in _tests(kind, a, b, cubic).items():
-            if changes_sign(test(a), test(b)):
-                share, point = _located(unfolding, touch, kind, name, test, a, b, accept)
-                here |= {} if point is None else {share: point}
-        found += [here[share] for share in sorted(here)]
+        zeros = [(name, test) for name, test in _tests(kind, a, b, cubic).items() if changes_sign(test(a), test(b))]
+        here = [point for name, test in zeros if (point := _located(curve, name, test, a, b))]
+        found += [point for _, point in sorted(here, key=lambda each: each[0])]
     return tuple(found)
+
+
+@long_run
+def witness(equation: Condition, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+    """No test functions, and the multipliers at a point of a locus."""
+    return {}, eigenvalues(equation.unfolding.around(jacobian[:-1]))
 
 
 def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> dict[str, Callable[[Place], float]]:
     """The test functions along a locus between two of its points, by the kinds of their zeros. The coefficient `cubic` is
     infinite where another multiplier is 1, and at a resonance 1:2: a factor is zero there."""
     tests: dict[str, Callable[[Place], float]] = {
-        _meeting(kind, other): lambda place, test=test: test(apart(kind, place.multipliers)[1])
+        _meeting(kind, other): lambda place, test=test: test(apart(kind, place.values)[1])
         for other, test in CROSSINGS.items()
         if kind != other or kind == PAIR
     }
     if kind == PAIR:
-        total = lambda place: sum(apart(kind, place.multipliers)[0]).real
+        total = lambda place: sum(apart(kind, place.values)[0]).real
         tests |= {name: lambda place, value=value: total(place) - value for name, value in RESONANCES.items()}
         if max(abs(total(a)), abs(total(b))) < 2:
-            tests["chenciner"] = lambda place: cubic(place) * CROSSINGS["fold"](apart(kind, place.multipliers)[1])
+            tests["chenciner"] = lambda place: cubic(place) * CROSSINGS["fold"](apart(kind, place.values)[1])
     if kind in SHIFTS:
-        double = lambda place: _slope(SHIFTS[kind] * place.multipliers)
+        double = lambda place: _slope(SHIFTS[kind] * place.values)
         tests["resonance-1:1" if kind == "fold" else "resonance-1:2"] = double
     if kind == "period-doubling":
         tests["generalized-flip"] = lambda place: cubic(place) * double(place) * tests["fold-flip"](place)
     if kind == "fold":
-        turn = b.tangent[-2:] - a.tangent[-2:]
-        tests["cusp"] = lambda place: float(place.tangent[-2:] @ turn)
+        turn = b.near.tangent[-2:] - a.near.tangent[-2:]
+        tests["cusp"] = lambda place: float(place.near.tangent[-2:] @ turn)
     return tests
 
 
@@ -183,109 +191,82 @@ def _slope(values: np.ndarray) -> float:
     return float(np.sum([np.prod(1 - np.delete(values, k)) for k in range(len(values))]).real)
 
 
-def _cubic(unfolding: Unfolding, kind: str, place: Place) -> float:
+def _cubic(equation: Condition, place: Place) -> float:
     """The coefficient of the normal form whose sign decides between super- and subcritical."""
+    kind, v, dF = equation.kind, *map(jnp.asarray, (place.near.v, place.near.jacobian[:-1]))
     form = FORMS[kind]._replace(parameters=0)
-    critical = apart(kind, place.multipliers)[0] if kind == PAIR else np.array([-1.0])
+    critical = apart(kind, place.values)[0] if kind == PAIR else np.array([-1.0])
     critical = critical.astype(complex) / np.abs(critical)
-    found = expansion(unfolding, jnp.asarray(place.v), jnp.asarray(place.jacobian), jnp.asarray(critical), form)
+    found = expansion(equation.unfolding, v, dF, jnp.asarray(critical), form)
     k = form.monomials.index((2, 1) if kind == PAIR else (3,))
     return float((np.asarray(found.reduced)[k, 0] * np.conj(critical[0])).real)
 
 
-def _located(unfolding, touch, kind: str, name: str, test, a: Place, b: Place, accept: Array):
-    """The zero of a test function on the locus between two points: its share of the chord, and the point; None in place of the
-    point where it is none of codimension two."""
-    from scipy.interpolate import BarycentricInterpolator
-    from scipy.optimize import brentq  # takes a third of a second
-
-    way = b.v - a.v
-    along = jnp.asarray(way / np.linalg.norm(way))
-
-    def at(share: float):
-        place, *others = _corrected(unfolding, touch, kind, jnp.asarray(a.v + share * way), along, accept)
-        return Place(*map(np.asarray, place)), *others
-
-    # The ends are known: where one of them is a zero, the sign of rounding may differ in another evaluation.
-    value = lambda share: test({0.0: a, 1.0: b}.get(share) or at(share)[0])
-    share = float(brentq(value, 0.0, 1.0, xtol=1e-15, rtol=1e-15, disp=False))  # pyright: ignore
-    place, residual, converged = at(share)
-    if kind == PAIR and name == _meeting(kind, kind):
-        # Two curves cross there, and the corrector's matrix is singular: by interpolation of points around it.
-        nodes = 0.5 + 0.5 * np.cos(np.pi * (np.arange(12) + 0.5) / 12)
-        around = [at(each) for each in nodes]
-        rows = [np.concatenate([each.v, each.tangent, each.jacobian.ravel(), [test(each)]]) for each, *_ in around]
-        smooth = BarycentricInterpolator(nodes, np.array(rows))
-        share = float(brentq(lambda share: float(smooth(share)[-1]), 0.0, 1.0, xtol=1e-15, rtol=1e-15))  # pyright: ignore
-        v, tangent, dF = np.split(smooth(share)[:-1], [a.v.size, 2 * a.v.size])
-        dF = dF.reshape(a.jacobian.shape)
-        place = Place(v, tangent, dF, np.asarray(eigenvalues(unfolding.around(jnp.asarray(dF)))))
-        converged = all(good for *_, good in around)
-    critical, others = apart(kind, place.multipliers)
+def _located(curve: Followed, name: str, test, a: Place, b: Place) -> tuple[float, SpecialPoint] | None:
+    """The zero of a test function on the locus between two points, with its distance along it; `None` where none of codimension
+    two is found."""
+    kind = curve.equation.kind
+    # Where two curves cross, the corrector's matrix is singular.
+    crossing = kind == PAIR and name == _meeting(kind, kind)
+    change, accept = test(b) - test(a), curve.accept
+    sure = 1e-10 + 1e-4 * float(accept) / abs(change)
+    smooth = lambda place: test(place) / change
+    place = interpolated_zero(curve, a, b, smooth, sure) if crossing else zero_between(curve, a, b, test)
+    if place is None:
+        return None
+    if crossing:
+        residual, chain = _chain(curve.equation.unfolding, jnp.asarray(place.near.v), accept)
+        place = place._replace(near=place.near._replace(residual=residual, aux=chain))
+    critical, others = apart(kind, place.values)
     pairs = [critical] if kind == PAIR and name not in ("resonance-1:1", "resonance-1:2") else []
     pairs += [apart(PAIR, others)[0]] if name == _meeting(kind, PAIR) else []
     # Where two real multipliers have the product 1, at a neutral saddle, no orbit bifurcates.
     neutral = any(abs(sum(pair)) > 2 for pair in pairs)
-    if not converged or neutral or (name == "cusp" and np.linalg.norm(place.tangent[-2:]) > STILL):
-        return share, None
+    if neutral or (name == "cusp" and np.linalg.norm(place.near.tangent[-2:]) > STILL):
+        return None
     # That of the pair where there is one, of a pair that is 1 or -1 a real one, else that of the fold.
     cosine = np.clip(sum(pairs[0]).real / 2, -1, 1) if pairs else None
     real = -1.0 if "1:2" in name or ("flip" in name and "fold" not in name) else 1.0
     multiplier = real if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
-    v, dF, multiplier, tangent = map(jnp.asarray, (place.v, place.jacobian, multiplier, place.tangent))
-    return share, _point(unfolding, touch, name, v, dF, multiplier, tangent, residual, accept)
+    return place.s, _point(curve.equation, name, place, multiplier)
 
 
-def at_end(unfolding: Unfolding, kind: str, v: Array, tangent: Array, accept: Array) -> SpecialPoint | None:
-    """Where a locus of multipliers meets the end of branches, such as grazing, near its last point `v`: the zero of the test
-    function along the locus of grazing; or None if there is none."""
+def at_end(
+    unfolding: Unfolding,
+    kind: str,
+    orbit: PeriodicOrbit,
+    v: Array,
+    tangent: Array,
+    method: PseudoArclength,
+    accept: Array,
+) -> SpecialPoint | None:
+    """Where a locus of multipliers meets the end of branches, such as grazing, near its last point `v` and `orbit`: the zero of
+    the test function along the locus of grazing; or None if there is none."""
     from scipy.optimize import root_scalar  # takes a third of a second
 
     y, values = unfolding.split(v)
     # At first with one parameter free.
     one = dataclasses.replace(
-        unfolding,
-        params=unfolding.params_at(values),
-        free=unfolding.free[1:],
-        origin=values[1:],
-        scale=unfolding.scale[1:],
-    )
-    start = one.join(y, values[1:])
-    end = locate_grazing(one, _orbit(one, start, accept), start, jnp.append(tangent[:-2], tangent[-1]), accept)
+        unfolding, params=unfolding.params_at(values), free=unfolding.free[1:], origin=values[1:], scale=unfolding.scale[1:]
+    )  # fmt: skip
+    end = locate_grazing(one, orbit, one.join(y, values[1:]), jnp.append(tangent[:-2], tangent[-1]), accept)
     if end is None or end.touch is None:
         return None
     before, second = one.split(end.v)
     origin = unfolding.join(before, jnp.append(values[0], second))
     touch = eqx.tree_at(lambda touch: touch.jump, end.touch, jnp.array(not np.isfinite(end.orbit.multipliers).all()))
-    first = jnp.zeros_like(origin).at[-2].set(1)
-    tangent = jnp.asarray(_corrected(unfolding, touch, end.kind, origin, first, accept)[0].tangent)
-    at = lambda s: _corrected(unfolding, touch, end.kind, origin + s * tangent, tangent, accept)
-    test = lambda s: CROSSINGS[kind](np.asarray(at(s)[0].multipliers))
-    s = root_scalar(test, x0=0.0, x1=1e-4, method="secant", xtol=1e-15, maxiter=30).root
-    place, residual, converged = at(s)
-    if not converged or not abs(test(s)) < ZERO:
+    curve = Followed(Condition(unfolding, touch, end.kind), 1, method, accept, witness)
+    first = place_near(curve, 0.0, origin, jnp.zeros_like(origin).at[-2].set(1))
+    if first is None:
         return None
-    multiplier = SHIFTS.get(kind, 0) or apart(kind, np.asarray(place.multipliers))[0][0]
-    v, dF, multiplier, tangent = map(jnp.asarray, (place.v, place.jacobian, multiplier, place.tangent))
-    return _point(unfolding, end.touch, _meeting(end.kind, kind), v, dF, multiplier, tangent, residual, accept)
-
-
-@long_run
-def _corrected(
-    unfolding: Unfolding, touch: Touch | None, kind: str, v: Array, along: Array, accept: Array
-) -> tuple[Place, Array, Array]:
-    """The point of a locus on the plane through `v` at right angles to `along`, with its residual, and whether it was found."""
-    unfolding = unfolding.rolled(order=2)
-    equation = locus_equation(unfolding, touch, kind)
-
-    def evaluate(u):
-        residual, jacobian, _ = with_columns(equation, u)
-        return jnp.append(residual, along @ (u - v)), jnp.concatenate([jacobian, along[None]]), jacobian
-
-    root = newton(evaluate, v, max_iterations=8, accept=accept)
-    dF = root.aux[:-1]
-    place = Place(root.y, tangent_to(root.aux, along), dF, eigenvalues(unfolding.around(dF)))  # pyright: ignore
-    return place, root.residual, root.converged
+    at = lambda s: place_near(curve, s, origin + s * first.near.tangent, first.near.tangent) or first
+    test = lambda s: CROSSINGS[kind](at(s).values)
+    s = root_scalar(test, x0=0.0, x1=1e-4, method="secant", xtol=1e-15, maxiter=30).root
+    if not abs(test(s)) < ZERO:
+        return None
+    place = at(s)
+    multiplier = SHIFTS.get(kind, 0) or apart(kind, place.values)[0][0]
+    return _point(Condition(unfolding, end.touch, end.kind), _meeting(end.kind, kind), place, multiplier)
 
 
 @long_run
@@ -294,20 +275,18 @@ def _grazing_of(unfolding: Unfolding, touch: Touch, v: Array):
 
 
 @long_run
-def _orbit(unfolding: Unfolding, v: Array, accept: Array) -> PeriodicOrbit:
-    unfolding = unfolding.rolled()
-    return unfolding.orbit(v, unfolding.judged(v, unfolding.residual(v)[1], accept))
+def _chain(unfolding: Unfolding, v: Array, accept: Array) -> tuple[Scalar, Chain]:
+    """The largest residual of an orbit, and its strides with a verdict."""
+    residual, chain = unfolding.rolled().residual(v)
+    return jnp.max(jnp.abs(residual)), unfolding.rolled().judged(v, chain, accept)
 
 
-@long_run
-def _point(unfolding: Unfolding, touch: Touch | None, name: str, v, dF, multiplier, tangent, residual, accept):
-    unfolding = unfolding.rolled()
-    if touch is None:
-        orbit = _orbit(unfolding, v, accept)
-        return point_at(unfolding, name, v, dF, multiplier, tangent, residual, orbit)
-    _, known = grazing_equation(unfolding, touch, v)
-    # The Jacobian's last row, of the guard, is not read.
-    columns = jnp.concatenate([dF, dF[:1]])
-    root = Root(v, (columns, *known), residual, jnp.array(True), jnp.array(0), v)
-    point = grazing_point(unfolding, name, touch, root, columns, tangent)
-    return dataclasses.replace(point, multiplier=multiplier.astype(point.multiplier.dtype))
+def _point(equation: Condition, name: str, place: Place, multiplier: complex) -> SpecialPoint:
+    unfolding = equation.unfolding
+    near = jax.tree.map(jnp.asarray, place.near._replace(jacobian=place.near.jacobian[:-1]))
+    dtype = near.v.dtype
+    critical = jnp.asarray(multiplier, np.result_type(dtype, np.complex64) if np.iscomplexobj(multiplier) else dtype)
+    if equation.touch is None:
+        return dataclasses.replace(point_on(unfolding, near, critical), kind=name)
+    point = grazing_point(unfolding, name, equation.touch, near, jnp.array(0))
+    return dataclasses.replace(point, multiplier=critical.astype(point.multiplier.dtype))

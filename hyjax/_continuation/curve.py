@@ -305,19 +305,19 @@ class Near(NamedTuple):
 def curves_from(equation: Equation, v0, border, ways, interval: Interval, method: PseudoArclength, accept) -> Curve:
     """The curves in the directions `ways`, each from the point near its `v0` at which `border @ (v - v0)` is zero; with points
     whose residuals are at most `accept`. `v0`, `border`, `ways`: shape `(directions, unknowns)`."""
-    bounds = interval.scaled(equation.origin[0], equation.scale[0])
+    bounds = interval.scaled(equation.origin[-1], equation.scale[-1])
     equation, v0, border, ways, bounds = _strong((equation, v0, border, ways, bounds))
     follow = lambda state, attempts: _follow(equation, v0, border, ways, bounds, method, accept, state, attempts)
     if is_traced((equation, v0, bounds)):
         return follow(None, jnp.inf)[0]
-    name = leaf_names(equation.params)[equation.free[0]]
+    name = leaf_names(equation.params)[equation.free[-1]]
     with working(f"following a branch over {name}") as say:
         state, attempts = _start(equation, v0, ways, bounds, method), 0
         while not np.all(state[0].ended):
             attempts += SLICE
             state = follow(state, jnp.array(attempts))
             points, way = np.asarray(state[0].count), np.argmin(state[0].ended)
-            value = equation.origin[0] + equation.scale[0] * state[0].v[way, points[way] - 1, -1]
+            value = equation.origin[-1] + equation.scale[-1] * state[0].v[way, points[way] - 1, -1]
             say(f"point {np.sum(points) - len(points) + 1}, {name} = {float(value):.6g}")
     return state[0]
 

@@ -1,17 +1,12 @@
-r"""The search for the special points of a branch, from the points of the branch.
+r"""The search for the special points of a branch of periodic orbits; see `location.py`.
 
-Two witnesses: the test functions, which change sign, and the number of multipliers outside the unit circle, which changes by 1 at
-a fold, a period doubling or a branch point and by 2 at a Neimark-Sacker point. (At a neutral saddle, two real multipliers with
-the product 1, the Neimark-Sacker test function changes sign and the number does not change.) An interval between two points is
-simple if at most one special point explains both witnesses, and no test function may turn to zero and back within the interval.
-Any other interval is halved by a new point of the curve, again and again; the new points are not added to the branch. An interval
-that remains unexplained is reported, see `Branch.unresolved`.
+The number of multipliers outside the unit circle changes by 1 at a fold, a period doubling or a branch point and by 2 at a
+Neimark-Sacker point. (At a neutral saddle, two real multipliers with the product 1, the Neimark-Sacker test function changes sign
+and the number does not change.)
 """
 
 import dataclasses
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,65 +16,13 @@ from jaxtyping import Array
 from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvalues
 from .._system.results import RESULTS
-from .location import between, crossing_between, Followed, nothing, Place, places_of, zero_between
+from .location import crossing_between, Followed, Located, may_turn, nothing, Place, ZERO, zero_between
 from .special_points import KINDS, point_on, SpecialPoint, test_functions
 from .unfolding import Unfolding
 
 FOLD, FLIP, PAIR, CROSSING = KINDS
 # A multiplier this near to the unit circle may be on either side of it: rounding in a product of many strides.
 ON_CIRCLE = 1e-7
-# A test function below this is zero along the branch, as for a flow that preserves volume.
-ZERO = 1e-11
-# An interval shorter than this, in scaled units, is not halved; nor is any after so many new points.
-SHORTEST, MOST_NEW = 1e-6, 500
-
-
-def search(curve: Followed, points: dict[str, Any]) -> tuple[list[SpecialPoint], list[tuple[float, float]]]:
-    """The special points between the `points` of a branch, in their order along the curve; and the ends, in scaled units of the
-    parameter, of the unexplained intervals."""
-    places = places_of(curve, points)
-    most = len(places) + MOST_NEW
-    found, unresolved, k = [], [], 0
-    counted, since = places[0], []  # the last point at which the multipliers can be counted, and what lies after it
-
-    def halfway(a: Place, b: Place) -> Place | None:
-        return between(curve, a, b, 0.5) if b.s - a.s > SHORTEST and len(places) < most else None
-
-    while k < len(places) - 1:
-        a, b = places[k], places[k + 1]
-        kinds, simple, rank = *_expected(places, k), _rank(a, b)
-        if rank > 1:
-            # A doubling within the interval is another point; a pair may cross the circle at the same one.
-            alone = FLIP not in kinds and not _turns(places, k, FLIP)
-            kinds, simple = ([CROSSING], True) if alone else ([*{*kinds, CROSSING}], False)
-        elif not {*kinds} - {PAIR} and 0 in _change(a, b) and _turns(places, k, CROSSING, 1e-3):
-            # Two multipliers may pass 1 at one point in opposite directions.
-            both = not _turns(places, k, FLIP) and _located(curve, a, b, [CROSSING], 2)[CROSSING] is not None
-            kinds, simple, rank = ([CROSSING], True, 2) if both else (kinds, False, rank)
-        elif 0 in _change(a, b) and _turns(places, k, FLIP, 1e-3):
-            simple = False  # as may two pass -1
-        middle = None if simple else halfway(a, b)
-        if middle is None:
-            located = _located(curve, a, b, kinds, rank)
-            if simple and (None in located.values() or {FOLD, CROSSING} <= located.keys()):
-                middle = halfway(a, b)
-        if middle is not None:
-            places.insert(k + 1, middle)
-            continue
-        here = [point for _, point in sorted((each for each in located.values() if each), key=lambda each: each[0])]
-        found += here
-        since += here
-        if any(each is None for kind, each in located.items() if kind != PAIR):
-            unresolved.append((float(a.near.v[-1]), float(b.near.v[-1])))
-        if _can_count(b):
-            if _can_count(counted) and not _explains(since, _change(counted, b)):
-                unresolved.append((float(counted.near.v[-1]), float(b.near.v[-1])))
-            counted, since = b, []
-        k += 1
-    return each_once(found), unresolved
-
-
-# Witnesses
 
 
 @long_run
@@ -106,12 +49,14 @@ def _rank(a: Place, b: Place) -> int:
     return abs(above[1] - above[0]) if known else 0
 
 
-def _can_count(place: Place) -> bool:
-    """Whether every multiplier is known to be inside or outside the unit circle."""
-    return bool(np.all(np.abs(np.abs(place.values) - 1) > ON_CIRCLE))
+def explains(points: list[SpecialPoint], a: Place, b: Place) -> bool | None:
+    """Whether special points, in any directions, may change the number of multipliers outside the unit circle as it changes from
+    `a` to `b`; `None` where a multiplier at `b` may be on either side of it."""
+    a_known, b_known = (bool(np.all(np.abs(np.abs(place.values) - 1) > ON_CIRCLE)) for place in (a, b))
+    return (not a_known or _add_up(points, _change(a, b))) if b_known else None
 
 
-def _explains(points: list[SpecialPoint], change: set[int]) -> bool:
+def _add_up(points: list[SpecialPoint], change: set[int]) -> bool:
     """Whether special points, in any directions, add up to a possible change."""
     # At a branch point that is an extremum of the parameter the multiplier 1 turns back.
     crosses = lambda point: range(1 - len(point.kernel), len(point.kernel))
@@ -121,8 +66,26 @@ def _explains(points: list[SpecialPoint], change: set[int]) -> bool:
     return bool(change & {sum(each) for each in itertools.product(*steps)})
 
 
-def _expected(places: list[Place], k: int) -> tuple[list[str], bool]:
-    """The kinds of special points that the witnesses show in the interval after the point `k`, and whether it is simple."""
+def expected(curve: Followed, places: list[Place], k: int) -> tuple[tuple[list[str], int], bool]:
+    """The kinds of special points that the witnesses show in the interval after the point `k`, and the number of multipliers that
+    pass 1; and whether it is simple."""
+    a, b = places[k], places[k + 1]
+    kinds, simple, rank = *_kinds_within(places, k), _rank(a, b)
+    if rank > 1:
+        # A doubling within the interval is another point; a pair may cross the circle at the same one.
+        alone = FLIP not in kinds and not _turns(places, k, FLIP)
+        return ([CROSSING] if alone else [*{*kinds, CROSSING}], rank), alone
+    if not {*kinds} - {PAIR} and 0 in _change(a, b) and _turns(places, k, CROSSING, 1e-3):
+        # Two multipliers may pass 1 at one point in opposite directions.
+        both = not _turns(places, k, FLIP) and bool(located(curve, a, b, ([CROSSING], 2)).points)
+        return (([CROSSING], 2), True) if both else ((kinds, rank), False)
+    # So may two pass -1.
+    return (kinds, rank), simple and not (0 in _change(a, b) and _turns(places, k, FLIP, 1e-3))
+
+
+def _kinds_within(places: list[Place], k: int) -> tuple[list[str], bool]:
+    """The kinds of special points in the interval after the point `k`, if no two multipliers pass 1 together; and whether it is
+    simple."""
     a, b = places[k], places[k + 1]
     flips = {kind for kind in KINDS if changes_sign(a.tests[kind], b.tests[kind])}
     for end, other in ((a, b),) * (k == 0) + ((b, a),) * (k == len(places) - 2):
@@ -164,27 +127,6 @@ def _distances(place: Place) -> np.ndarray:
     return np.where(np.imag(place.values) > 0, np.abs(place.values) - 1, np.inf)
 
 
-def may_turn(places: list[Place], k: int, value: Callable[[Place], float], least: float = 0.0) -> bool:
-    """Whether a value, such as a test function, of one sign at both ends of an interval may be zero in between, or below the
-    share `least` of its larger end: by the parabolas through both ends and a third point, whose difference estimates the error
-    of each."""
-    a, b = places[k], places[k + 1]
-    others = [places[i] for i in (k - 1, k + 2, k - 2, k + 3) if 0 <= i < len(places)][:2]
-    fa, fb, *rest = map(value, (a, b, *others))
-    if len(rest) < 2 or max(abs(fa), abs(fb)) <= ZERO or not np.all(np.isfinite([fa, fb, *rest])):
-        return False
-    s = np.linspace(a.s, b.s, 33)
-    chord = fa + (fb - fa) * (s - a.s) / (b.s - a.s)
-
-    def parabola(c: Place, fc: float) -> np.ndarray:
-        at = fa + (fb - fa) * (c.s - a.s) / (b.s - a.s)
-        return chord + (fc - at) * (s - a.s) * (s - b.s) / ((c.s - a.s) * (c.s - b.s))
-
-    one, other = (np.sign(fa + fb) * parabola(c, fc) for c, fc in zip(others, rest, strict=True))
-    lowest = np.min((np.minimum(one, other) - np.abs(one - other))[1:-1])
-    return bool(lowest < least * max(abs(fa), abs(fb)))
-
-
 def _none_crosses(a: Place, b: Place) -> bool:
     """Whether every multiplier moves by less than half its distance from the unit circle."""
     from scipy.optimize import linear_sum_assignment  # takes a third of a second
@@ -195,32 +137,28 @@ def _none_crosses(a: Place, b: Place) -> bool:
     return bool(np.all(2 * apart[one, other] < np.minimum(distance(a, one), distance(b, other))))
 
 
-# New points and special points in an interval
-
-
-# A special point and its distance along the curve; None in place of one that is not found.
-Located = tuple[float, SpecialPoint] | None
-
-
-def _located(curve: Followed, a: Place, b: Place, kinds: list[str], rank: int) -> dict[str, Located]:
-    """The special points between `a` and `b`, by their kinds. `rank`: the number of multipliers that pass 1."""
-    found: dict[str, Located] = {}
+def located(curve: Followed, a: Place, b: Place, wanted: tuple[list[str], int]) -> Located:
+    """The special points between `a` and `b`. `wanted`: their kinds, and the number of multipliers that pass 1."""
+    kinds, rank = wanted
+    found: dict[str, tuple[float, SpecialPoint] | None] = {}
     if CROSSING in kinds and (place := crossing_between(curve, a, b, max(rank, 1))):
         found[CROSSING] = crossing = _point(curve, CROSSING, place, rank)
         if crossing and abs(crossing[1].tangent[-1]) < nothing(place):
             # Where two branches cross, the parameter of one of them may have an extremum: no fold.
             kinds = [kind for kind in kinds if kind != FOLD]
-        if crossing and PAIR not in kinds and not _explains([crossing[1]], _change(a, b)):
+        if crossing and PAIR not in kinds and not _add_up([crossing[1]], _change(a, b)):
             # A pair may meet the circle at the same point.
             found[PAIR] = _point(curve, PAIR, place, rank)
     for kind in (kind for kind in kinds if kind not in found):
         value = _beyond_circle if kind == PAIR else lambda place, kind=kind: float(place.tests[kind])
         place = None if kind == CROSSING else zero_between(curve, a, b, value)
         found[kind] = place and _point(curve, kind, place, rank)
-    return found
+    missed = [kind for kind, each in found.items() if each is None]
+    halved = bool(missed) or {FOLD, CROSSING} <= found.keys()
+    return Located([each for each in found.values() if each], halved, missed not in ([], [PAIR]))
 
 
-def _point(curve: Followed, kind: str, place: Place, rank: int) -> Located:
+def _point(curve: Followed, kind: str, place: Place, rank: int) -> tuple[float, SpecialPoint] | None:
     """The special point at a place; None where its orbit or multiplier is none, or dF has not lost the `rank`."""
     critical = {PAIR: place.values[np.argmin(np.abs(_distances(place)))], FLIP: -1.0}.get(kind, 1.0)
     dtype = np.result_type(place.near.v, np.complex64) if kind == PAIR else place.near.v.dtype

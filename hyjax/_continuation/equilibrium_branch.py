@@ -56,16 +56,13 @@ from ..phase.equilibrium import (
 )
 from .branch import columns_of
 from .curve import Curve, PseudoArclength, result_of
-from .detection import may_turn, MOST_NEW, SHORTEST
-from .location import between, crossing_between, Followed, Place, places_of, zero_between
+from .location import crossing_between, Followed, Located, may_turn, Place, search, ZERO, zero_between
 from .unfolding import Balance
 
 KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")
 # Of a pair on the imaginary axis, a growth along the branch, in units of its frequency and of the way to `stop`, and a first
 # Lyapunov coefficient, in units of the state's size, that are zero up to rounding.
 FLAT = 1e-9
-# What is zero at an end of the branch, in units of the value at the next point.
-ZERO = 1e-11
 
 
 class HopfForm(NamedTuple):
@@ -210,7 +207,7 @@ class EquilibriumBranch(Shown):
     @property
     def special_points(self) -> tuple[EquilibriumPoint, ...]:
         """Folds, Hopf points, branch points and boundary equilibria, each once, in the order along the curve."""
-        return computed_once(_search, self)[0]
+        return tuple(_each_once(computed_once(_search, self)[0]))
 
     @property
     def unresolved(self) -> tuple[tuple[float, float], ...]:
@@ -261,38 +258,39 @@ def _points_of(branch: EquilibriumBranch) -> dict[str, Any]:
 # Special points
 
 
-def _search(branch: EquilibriumBranch) -> tuple[tuple[EquilibriumPoint, ...], tuple[tuple[float, float], ...]]:
+Flip = tuple[str, int]  # the kind of a test function, and its number among those of the kind
+
+
+def _search(branch: EquilibriumBranch) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
     curve = Followed(branch.balance, len(branch.curves.count), branch.method, branch.accept, _witness)
-    found, unresolved, places, k = [], [], places_of(curve, branch._points), 0
-    most = len(places) + MOST_NEW
-    while k < len(places) - 1:
-        a, b = places[k], places[k + 1]
-        flips = [(kind, i) for kind in KINDS for i in np.flatnonzero((a.tests[kind] >= 0) != (b.tests[kind] >= 0))]
-        # Where no pair crosses the axis there is a neutral saddle.
-        flips = [flip for flip in flips if flip[0] != "hopf" or (_growth(a).real >= 0) != (_growth(b).real >= 0)]
-        ends = ((a, b),) * (k == 0) + ((b, a),) * (k == len(places) - 2)
-        # At an end of the branch the sign may be that of rounding.
-        flips += [(kind, 0) for kind in ("hopf", "branch-point") if any(_is_zero(kind, *pair) for pair in ends)]
-        kinds, rates = [kind for kind, _ in dict.fromkeys(flips)], np.real([a.values, b.values])
-        steady = (kind for kind in KINDS[:3] if kind not in kinds)
-        turns = any(may_turn(places, k, lambda place, kind=kind: float(place.tests[kind][0]), 1e-3) for kind in steady)
-        halved = (turns or not _explains(kinds, rates)) and b.s - a.s > SHORTEST and len(places) < most
-        if halved and (middle := between(curve, a, b, 0.5)):
-            places.insert(k + 1, middle)
-            continue
-        here, (low, high) = [], (branch.balance.split(jnp.asarray(place.near.v))[2] for place in (a, b))
-        for kind, i in dict.fromkeys(flips):
-            value = lambda place, kind=kind, i=i: float(_growth(place).real if kind == "hopf" else place.tests[kind][i])
-            place = crossing_between(curve, a, b, 1) if kind == "branch-point" else zero_between(curve, a, b, value)
-            if place is None or branch.balance.at(jnp.asarray(place.near.v)).result != RESULTS.successful:
-                unresolved.append((float(low), float(high)))
-            elif point := _point(branch.balance, kind, int(i), place):
-                here.append((place.s, point))
-        if not _explains([point.kind for _, point in here], rates):
-            unresolved.append((float(low), float(high)))
-        found += [point for _, point in sorted(here, key=lambda each: each[0])]
-        k += 1
-    return tuple(_each_once(found)), tuple(dict.fromkeys(unresolved))
+    return search(curve, branch._points, _expected, _located, _explains)
+
+
+def _expected(curve: Followed, places: list[Place], k: int) -> tuple[list[Flip], bool]:
+    """The test functions with a zero in the interval after the place `k`; and whether no other may have one."""
+    a, b = places[k], places[k + 1]
+    flips = [(kind, int(i)) for kind in KINDS for i in np.flatnonzero((a.tests[kind] >= 0) != (b.tests[kind] >= 0))]
+    # Where no pair crosses the axis there is a neutral saddle.
+    flips = [flip for flip in flips if flip[0] != "hopf" or (_growth(a).real >= 0) != (_growth(b).real >= 0)]
+    ends = ((a, b),) * (k == 0) + ((b, a),) * (k == len(places) - 2)
+    # At an end of the branch the sign may be that of rounding.
+    flips += [(kind, 0) for kind in ("hopf", "branch-point") if any(_is_zero(kind, *pair) for pair in ends)]
+    steady = {*KINDS[:3]} - {kind for kind, _ in flips}
+    turns = any(may_turn(places, k, lambda place, kind=kind: float(place.tests[kind][0]), 1e-3) for kind in steady)
+    return list(dict.fromkeys(flips)), not turns
+
+
+def _located(curve: Followed, a: Place, b: Place, flips: list[Flip]) -> Located:
+    equation, found, missed = curve.equation, [], False
+    for kind, i in flips:
+        value = lambda place, kind=kind, i=i: float(_growth(place).real if kind == "hopf" else place.tests[kind][i])
+        place = crossing_between(curve, a, b, 1) if kind == "branch-point" else zero_between(curve, a, b, value)
+        if place is None or equation.at(jnp.asarray(place.near.v)).result != RESULTS.successful:
+            missed = True
+        elif point := _point(equation, kind, i, place):
+            found.append((place.s, point))
+    halved = not missed and not _explains([point for _, point in found], a, b)
+    return Located(found, halved, missed)
 
 
 def _is_zero(kind: str, end: Place, other: Place) -> bool:
@@ -307,15 +305,16 @@ def _growth(place: Place) -> complex:
     return complex(min(above, key=lambda value: abs(value.real), default=np.inf))
 
 
-def _explains(kinds: list[str], rates: np.ndarray) -> bool:
-    """Whether special points of these kinds may change the number of eigenvalues that grow as it changes between two points. An
-    eigenvalue next to zero counts as either."""
+def _explains(points: list[EquilibriumPoint], a: Place, b: Place) -> bool:
+    """Whether special points may change the number of eigenvalues that grow as it changes between two places. An eigenvalue next
+    to zero counts as either."""
+    rates = np.real([a.values, b.values])
     near = max(1e-7, rounding(rates)) * np.max(np.abs(rates), initial=1e-300)
     least = np.sum(rates[1] > near) - np.sum(rates[0] > -near)
     most = np.sum(rates[1] > -near) - np.sum(rates[0] > near)
     changes = {0}
-    for kind in kinds:
-        steps = {"hopf": (-2, 2), "fold": (-1, 1), "branch-point": (-1, 0, 1)}.get(kind, (0,))
+    for point in points:
+        steps = {"hopf": (-2, 2), "fold": (-1, 1), "branch-point": (-1, 0, 1)}.get(point.kind, (0,))
         changes = {change + step for change in changes for step in steps}
     return any(least <= change <= most for change in changes)
 

@@ -10,20 +10,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from .._numerics.eager import long_run
-from .._numerics.linearize import with_columns
 from .._orbit.problem import Problem
 from .._results.registry import draw
-from .._results.shown import computed, computed_once
+from .._results.shown import computed, computed_once, is_traced
 from .._results.table import Table
+from .._system.types import Scalar
 from .._system.where import one_leaf, Where
-from .branch import Points
+from .branch import orbit_at, Points
 from .branch_report import special_points_table
-from .codimension_two import apart, at_end, locus_equation, PAIR, search, SHIFTS
-from .curve import Curve, follow_curve, Interval, interval_to, PseudoArclength, raise_branch, Stop
+from .codimension_two import apart, at_end, Condition, PAIR, search, SHIFTS, witness
+from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .grazing import Touch
+from .location import Followed
 from .special_points import SpecialPoint
 from .unfolding import Unfolding
 
@@ -108,17 +107,17 @@ def locus(
     )
     v0 = unfolding.join(jnp.concatenate([y] * times), origin)
     natural = jnp.zeros_like(v0).at[-1].set(1)
-    kind = kind.removeprefix("doubled-")
-    if doubled:
-        w = point.kernel[0, : y.size]
-        away = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w)
-        for amplitude in AMPLITUDES:
-            curves = _follow(unfolding, v0 + amplitude * away, away, away[None], None, kind, interval, method)
-            if curves.started.all():
-                break
-    else:
-        curves = _follow(unfolding, v0, natural, interval.ways[:, None] * natural, point.touch, kind, interval, method)
-    found = Locus(unfolding, curves, kind, point.touch)
+    equation = Condition(unfolding, point.touch, kind.removeprefix("doubled-"))
+    accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
+    w = point.kernel[0, : y.size]
+    away = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w) if doubled else natural
+    ways = away[None] if doubled else interval.ways[:, None] * natural
+    for amplitude in AMPLITUDES if doubled else (0.0,):
+        start, border = (jnp.broadcast_to(each, ways.shape) for each in (v0 + amplitude * away, away))
+        curves = curves_from(equation, start, border, ways, interval, method, accept)
+        if is_traced(curves) or curves.started.all():
+            break
+    found = Locus(unfolding, curves, equation.kind, accept, method, point.touch)
     return raise_branch("locus", found) if throw else found
 
 
@@ -134,7 +133,8 @@ class Locus(Points):
 
     **Attributes:** `kind`: the kind of the special points. In the order along the curve: `values`, shape `(points, 2)`; `x`,
     `(points, n)`; `periods`; `multipliers`, `(points, n)`, at grazing with the jump at the touched guard; `residuals`.
-    `neutral`, `special_points`, `result`. `touch`: of grazing. `TypeError` for reading these under `jit`.
+    `neutral`, `special_points`, `result`. `touch`: of grazing. `accept`, `method`: the largest residual, and the method of
+    `locus`. `TypeError` for reading these under `jit`.
 
     A curve of Neimark-Sacker points, $\mu_1 \mu_2 = 1$, passes through the resonances 1:1 and 1:2, beyond which the pair is real:
     neutral saddles.
@@ -145,6 +145,8 @@ class Locus(Points):
     unfolding: Unfolding
     curves: Curve
     kind: str = eqx.field(static=True)
+    accept: Scalar
+    method: PseudoArclength = eqx.field(static=True)
     touch: Touch | None = None
 
     def _tables(self):
@@ -184,33 +186,18 @@ class Locus(Points):
 
 
 def _special_points_of(found: Locus) -> tuple[SpecialPoint, ...]:
-    points, accept = found._points, _accept(found.unfolding)
-    inside = search(found.unfolding, found.touch, found.kind, points, accept)
-    stuck = np.asarray(found.curves.stuck)
+    points, unfolding = found._points, found.unfolding
+    equation, stuck = Condition(unfolding, found.touch, found.kind), np.asarray(found.curves.stuck)
+    inside = search(Followed(equation, len(stuck), found.method, found.accept, witness), points)
+
+    def beyond(at: int, way: int) -> tuple[SpecialPoint, ...]:
+        if way >= len(stuck) or not stuck[way] or found.touch is not None:
+            return ()
+        v, tangent, chain = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf[at]), [points[k] for k in ("v", "tangent", "aux")]
+        )
+        point = at_end(unfolding, found.kind, orbit_at(unfolding, v, chain), v, tangent, found.method, found.accept)
+        return () if point is None else (point,)
+
     # The first of the points is the end in the second direction.
-    ends = [at for at, way in ((0, 1), (-1, 0)) if way < len(stuck) and stuck[way] and found.touch is None]
-    column = lambda name, at: jnp.asarray(points[name][at])
-    beyond = {at: at_end(found.unfolding, found.kind, column("v", at), column("tangent", at), accept) for at in ends}
-    return tuple(each for each in (beyond.get(0), *inside, beyond.get(-1)) if each is not None)
-
-
-def _accept(unfolding: Unfolding) -> Array:
-    dtype = unfolding.origin.dtype
-    return jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(dtype)), dtype)
-
-
-@long_run
-def _follow(
-    unfolding: Unfolding, v0: Array, border: Array, ways: Array, touch: Touch | None, kind: str, interval: Interval,
-    method: PseudoArclength,
-) -> Curve:  # fmt: skip
-    # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
-    unfolding = unfolding.rolled(order=2)
-    equation = locus_equation(unfolding, touch, kind)
-    bounds = interval.scaled(unfolding.origin[1], unfolding.scale[1])
-    accept = _accept(unfolding)
-    evaluate = lambda v: with_columns(equation, v)
-    # A grazing orbit touches a guard that may fire in the next lap.
-    judge = (lambda v, passed: unfolding.judged(v, passed, accept)) if touch is None else None
-    follow = lambda way: follow_curve(evaluate, v0, border, way, bounds, method, accept, judge)[0]
-    return jax.vmap(follow)(ways)
+    return (*beyond(0, 1), *inside, *beyond(-1, 0))

@@ -230,30 +230,16 @@ def test_functions(unfolding: Unfolding, jacobian: Array, tangent: Array, multip
 @long_run
 def point_on(unfolding: Unfolding, near: Near, multiplier: Array) -> SpecialPoint:
     """The special point at a point of a curve, where `multiplier` is critical, without its `kind`."""
-    orbit = unfolding.orbit(near.v, near.aux)
-    return point_at(unfolding, "", near.v, near.jacobian, multiplier, near.tangent, near.residual, orbit)
-
-
-def point_at(
-    unfolding: Unfolding,
-    kind: str,
-    v: Array,
-    dF: Array,
-    multiplier: Array,
-    tangent: Array,
-    residual: Array,
-    orbit: PeriodicOrbit,
-) -> SpecialPoint:
-    """The special point at `v`, where `multiplier` is critical. `dF`: shape `(k, k + free)`."""
+    orbit, v, dF = unfolding.orbit(near.v, near.aux), near.v, near.jacobian
     _, sizes, rows = jnp.linalg.svd(unfolding.shifted(dF.astype(multiplier.dtype), multiplier))
     null = jnp.conj(rows[-1])
     at_start = _complex(null[: unfolding.dimension])
     _, values = unfolding.split(v)
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(multiplier),
-        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=jnp.maximum(residual, sizes[-1]), v=v,
-        tangent=tangent, kernel=jnp.append(null.real, jnp.zeros(values.size))[None], jacobian=dF, unfolding=unfolding,
-        kind=kind,
+        eigenvector=at_start / _complex(jnp.linalg.norm(at_start)), residual=jnp.maximum(near.residual, sizes[-1]), v=v,
+        tangent=near.tangent, kernel=jnp.append(null.real, jnp.zeros(values.size))[None], jacobian=dF, unfolding=unfolding,
+        kind="",
     )  # fmt: skip
 
 
@@ -342,8 +328,8 @@ def locate_grazing(
             continue
         miss = missing(touch, x, image)
         columns = root.aux[0] if miss is touch else solve_grazing(unfolding, miss, root.y, accept, jnp.array(1)).aux[0]
-        kind = _kind_of_end(unfolding, touch, root)
-        return grazing_point(unfolding, kind, touch, root, columns, tangent)
+        near = Near(root.y, tangent, columns[:n], root.residual, root.aux[1], root.converged)
+        return grazing_point(unfolding, _kind_of_end(unfolding, touch, root), touch, near, root.iterations)
     return None
 
 
@@ -361,25 +347,23 @@ def missing(touch: Touch, x: Array, image: Array) -> Touch:
     return eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False)) if misses else touch
 
 
-def grazing_point(
-    unfolding: Unfolding, kind: str, touch: Touch, root: Root, columns: Array, tangent: Array
-) -> SpecialPoint:
-    """The special point at a root of `grazing_equation`. `columns`: its Jacobian, on the side that misses the guard."""
-    problem, (_, chain, _) = unfolding.problem, root.aux
-    _, values = unfolding.split(root.y)
-    n, x = columns.shape[0] - 1, chain.nodes[0]
-    spectrum = eigenvalues(unfolding.around(columns[:n]))
+def grazing_point(unfolding: Unfolding, kind: str, touch: Touch, near: Near, iterations: Array) -> SpecialPoint:
+    """The special point at a root of `grazing_equation`. `near`: with its strides, and dF on the side that misses the guard."""
+    problem, chain, dF = unfolding.problem, near.aux, near.jacobian
+    _, values = unfolding.split(near.v)
+    n, x = len(dF), chain.nodes[0]
+    spectrum = eigenvalues(unfolding.around(dF))
     nan = jnp.full((), jnp.nan, x.dtype)
     orbit = PeriodicOrbit(
         x=x, period=chain.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
-        return_jacobian=jnp.full((x.size, x.size), nan), residual=root.residual, guard_rates=chain.guard_rates,
+        return_jacobian=jnp.full((x.size, x.size), nan), residual=near.residual, guard_rates=chain.guard_rates,
         nodes=chain.nodes, start_times=chain.starts, before=chain.before, arc_ends=chain.arc_ends, jump_times=chain.elapsed,
-        iterations=root.iterations, distance=jnp.zeros_like(nan), result=code_of(0), params=unfolding.params_at(values),
+        iterations=iterations, distance=jnp.zeros_like(nan), result=code_of(0), params=unfolding.params_at(values),
         system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
     )  # fmt: skip
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
-        residual=root.residual, v=root.y, tangent=tangent, kernel=tangent[None], jacobian=columns[:n], unfolding=unfolding,
+        residual=near.residual, v=near.v, tangent=near.tangent, kernel=near.tangent[None], jacobian=dF, unfolding=unfolding,
         kind=kind, touch=touch,
     )  # fmt: skip
 

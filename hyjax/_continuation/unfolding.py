@@ -15,6 +15,7 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 10.
 """
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,6 +36,10 @@ from .._system.results import choose, code_of, RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import with_leaves
 from ..phase.equilibrium import balance, Equilibrium, equilibrium_at, flowing
+
+# What a curve solves: an `Unfolding`, a `Balance`, or the `Condition` of a locus. Its last unknown is the free parameter over
+# which the curve is followed.
+Equation = Any
 
 
 class Unfolding(eqx.Module):
@@ -217,7 +222,3 @@ class Balance(eqx.Module):
         """The equilibrium at a point of its branch."""
         x, params, _ = self.split(v)
         return equilibrium_at(self.start.system, self.start.mode, x, params)
-
-
-# What a branch solves.
-Equation = Unfolding | Balance
