@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from .results import choose, RESULTS
 from .system import Guard, HybridSystem, Mode, Reset, Transition, unchanged, VectorField
-from .types import Flag, Params, Scalar, State, Time
+from .types import Flag, Matrix, Params, Scalar, State, Time
 
 # For each surface on which side of it a flow is: 1 or -1, or 0 on the surface.
 Signs = tuple[int, ...]
@@ -272,6 +272,17 @@ class Side(eqx.Module):
     def guarded(self) -> int:
         """Every limit is left only where a guard has fallen."""
         return len(self._limits())
+
+    def led_back(self, t: Time, x: State, params: Params) -> Matrix:
+        r"""The projection $I - (f_+ - f_-)\,D_xh / D_xh(f_+ - f_-)$ onto the surface along which the mode slides, by which the
+        flow leads back what is beside it, at once; the identity for a mode that slides along none, or along two."""
+        if self.signs.count(0) != 1:
+            return jnp.eye(x.size, dtype=x.dtype)
+        (surface,) = (each for each, sign in zip(self.flows.surfaces, self.signs, strict=True) if not sign)
+        above, below = (self.flows.sides[tuple(sign or other for sign in self.signs)] for other in (1, -1))
+        normal = jax.grad(lambda x: _height(surface, 1, t, x, params))(x)
+        jump = above(t, x, params) - below(t, x, params)
+        return jnp.eye(x.size, dtype=x.dtype) - jnp.outer(jump, normal) / _nonzero(normal @ jump)
 
     def refusal(self, t: Time, x: State, params: Params, tolerances: tuple) -> RESULTS:
         """`not_unique` on a surface from which both flows lead away; `outside_domain` off one along which the mode slides."""

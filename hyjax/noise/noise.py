@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.semidefinite import check_covariance
 from .._results.shown import Shown
+from .._system.filippov import Side
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
 
@@ -35,6 +36,9 @@ class Noise(Shown):
     `guard`: $\sigma_g^2$, shape `()`, in units of the guard squared. `reset`: $W_R$, shape `(post, post)`, in units of the state
     after the jump squared. Matrices are symmetric and positive semidefinite; of a matrix that a function returns, the symmetric
     part is used.
+
+    Where the flow slides along a surface of `hj.filippov`, which leads a state beside it back at once, along the jump of the
+    field, the noise of the flow is what is left of it.
 
     `ValueError`, from the functions that take a `Noise`, for an unknown mode or transition, a wrong shape, and a matrix that is
     not a covariance.
@@ -85,8 +89,9 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
     sizes = {name: mode.dimension for name, mode in system.modes.items()}
     values: list[Any] = []
 
-    def keep(given, source: str, shape: tuple[int, ...], label: str) -> int | None:
-        """The index, among the distinct values, of a value that is given; the value is checked."""
+    def keep(given, source: str, shape: tuple[int, ...], label: str, slides: Side | None = None) -> int | None:
+        """The index, among the distinct values, of a value that is given; the value is checked. `slides`: of a mode that slides
+        along a surface, off which its flow lets nothing go."""
         if given is None:
             return None
         if callable(given):
@@ -95,7 +100,7 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
             if getattr(out, "shape", None) != shape:
                 raise ValueError(f"{label} must return shape {shape}, not {getattr(out, 'shape', out)}.")
         for index, known in enumerate(values):
-            if known[0] is given and known[1] == shape:
+            if known[0] is given and known[1] == shape and known[3] is slides:
                 return index
         if callable(given):
             checked = given
@@ -103,9 +108,12 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
             checked = check_covariance(given, shape[0], dtype, label)
         else:
             checked = _check_variance(given, dtype, label)
-        values.append((given, shape, checked))
+        checked = checked if slides is None else eqx.Partial(_along_surface, slides, checked)
+        values.append((given, shape, checked, slides))
         return len(values) - 1
 
+    sides = {name: mode.domain for name, mode in system.modes.items()}
+    slides = {name: side for name, side in sides.items() if isinstance(side, Side) and 0 in side.signs}
     one = noise.flow is not None and not isinstance(noise.flow, Mapping) and not callable(noise.flow)
     if one and len(set(sizes.values())) > 1:
         raise ValueError(
@@ -113,7 +121,7 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
             "{name: W, ...}."
         )
     flow = tuple(
-        keep(each, name, (sizes[name], sizes[name]), f"Noise: flow of mode {name!r}")
+        keep(each, name, (sizes[name], sizes[name]), f"Noise: flow of mode {name!r}", slides.get(name))
         for name, each in system.by_mode(noise.flow, "Noise(flow=...)").items()
     )
 
@@ -126,6 +134,12 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
     guard = at_events(noise.guard, "guard", lambda way: ())
     reset = at_events(noise.reset, "reset", lambda way: (sizes[way.target], sizes[way.target]))
     return PlacedNoise(tuple(each[2] for each in values), flow, guard, reset)
+
+
+def _along_surface(slides: Side, intensity: Any, t: Time, x: State, params: Params) -> Matrix:
+    """What is left of a noise where the flow leads back, at once, what is beside the surface."""
+    back = slides.led_back(t, x, params)
+    return back @ value_at(intensity, t, x, params) @ back.T
 
 
 def _check_variance(given, dtype, label: str) -> Float[Array, ""]:

@@ -1,8 +1,9 @@
 r"""The phase response of a hybrid limit cycle: how a small push advances the phase, by the adjoint equation through events."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Inexact
 
 from .._numerics.eager import long_run
 from .._numerics.elimination import solve
@@ -10,6 +11,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import draw
 from .._results.shown import Shown
+from .._system.filippov import Side
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix, Scalar
 from .transport import (
@@ -71,6 +73,8 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100, throw: bool = Tr
     there $Z$ is transported backward by products of transposed Jacobians of the flow and saltation matrices, each to the
     integrator's tolerance. On an unstable orbit $Z$ is that eigenvector too: $Z^\top\delta x$ is the part of a push along the
     flow, beside those along the other eigenvectors, but a pushed state does not return.
+    Where the flow slides along a surface of `hj.filippov`, it leads a pushed state back at once, along the jump of the field: $Z$
+    is the response to what is left of a push, and 0 to a push along the jump. Along two surfaces it is that of the sliding flow.
 
     **Arguments:** `orbit`: one orbit of a system that does not depend on time. `samples`: the number of samples of each arc,
     static; they are Chebyshev points, so that integrals by the `weights` of the arcs converge faster than any power of it.
@@ -130,4 +134,13 @@ def largest(values: list[Array]) -> Scalar:
 def masked(orbit: PeriodicOrbit, arcs: tuple[ResponseArc, ...], result: RESULTS) -> tuple[ResponseArc, ...]:
     """The arcs, with the responses to pushes of the state; NaN unless the result is `successful`."""
     good = result == RESULTS.successful
-    return tuple(eqx.tree_at(lambda arc: arc.z, arc, nan_unless(good, without_age(orbit, arc.z))) for arc in arcs)
+    return tuple(eqx.tree_at(lambda arc: arc.z, arc, nan_unless(good, _to_pushes(orbit, arc))) for arc in arcs)
+
+
+def _to_pushes(orbit: PeriodicOrbit, arc: ResponseArc) -> Inexact[Array, "*n dimension"]:
+    """The response to pushes of the state alone; where the flow slides along a surface, from off which it is led back at once, to
+    pushes projected onto it along the jump of the field."""
+    z, side = without_age(orbit, arc.z), orbit.system.mode(arc.mode).domain
+    if not isinstance(side, Side):
+        return z
+    return jax.vmap(lambda t, x, z: z @ side.led_back(t, x, orbit.params))(arc.t, arc.x, z)

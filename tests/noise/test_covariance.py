@@ -345,3 +345,19 @@ def test_stationary_covariance_with_a_guard_of_time_and_state(fixed_time):
     sigma = hj.noise.stationary_covariance(orbit, noise=noise, fixed_time=fixed_time)
     # A few tens of roundings, of the flow and of the sum over the strides.
     assert_allclose(sigma, [[at_own_threshold(rate, fixed_time)]], rtol=1e-12)
+
+
+def test_noise_across_a_surface_along_which_the_flow_slides():
+    """The flow leads back at once what noise takes off the surface y = x / 2, along the jump (0, 2) of the field."""
+    side = lambda sign: lambda t, x, p: jnp.stack([-x[0], -x[0] / 2 - sign])
+    relay = hj.filippov({1: side(1), -1: side(-1)}, lambda t, x, p: x[1] - x[0] / 2, ("x", "y"))
+    noise = hj.noise.Noise(flow=np.array([[0.1, 0.2], [0.2, 0.5]]))
+    sigma0, start = jnp.diag(jnp.array([0.2, 0.3])), jnp.array([1.0, 1.0])
+    found = hj.noise.covariance(
+        relay, start, sigma0, None, mode="+", t1=2.0, noise=noise, max_jumps=2, integrator=ROLLED
+    )
+    assert found.trajectory.mode_names == ("+", "0")
+    # Of x alone, whose equation knows nothing of the surface: and y is x / 2.
+    variance = 0.2 * np.exp(-4) + 0.1 * (1 - np.exp(-4)) / 2
+    # The integrator's tolerance, of a few tens of steps.
+    assert_allclose(found.sigma, variance * np.outer([1, 0.5], [1, 0.5]), rtol=0, atol=1e-12)

@@ -248,3 +248,23 @@ def test_misuse_and_failure():
         hj.phase.entrainment(response, wave, lags=2)
     with pytest.raises(ValueError, match="this is a batch of responses"):
         hj.phase.entrainment(found, wave)
+
+
+@pytest.mark.medium
+def test_pushes_off_a_surface_along_which_the_flow_slides():
+    """A block that sticks to a belt: a push of its speed is lost to the second order, and one of its place is a time."""
+    friction = lambda side: lambda t, x, p: jnp.stack([x[1], -x[0] - side + 0.1 * (x[1] - p)])
+    block = hj.filippov({1: friction(1), -1: friction(-1)}, lambda t, x, p: x[1] - p, ("x", "v"))
+    step = hj.ReturnMap(block, sequence=("-", "0"), integrator=ROLLED)
+    # It slips where its spring pulls as much as the friction at rest.
+    cycle = hj.periodic_orbit(step, jnp.array([1.0, 0.2]), jnp.array(0.2))
+    slips, sticks = hj.phase.phase_response(cycle, samples=SAMPLES).arcs
+    # The accuracy of the transport in a lap.
+    assert_allclose(sticks.z, np.tile([5.0, 0.0], (SAMPLES, 1)), rtol=0, atol=1e-9)
+    # A slip that is pushed sticks later or earlier: the first order of the time to the next slip, by differences.
+    x, z = slips.x[SAMPLES // 2], slips.z[SAMPLES // 2]
+    until = jax.jit(
+        lambda x: hj.simulate(block, x, cycle.params, mode="-", t1=9.0, max_jumps=2, integrator=ROLLED).end_times[1]
+    )
+    push = 1e-5 * jnp.array([0.3, 1.0])
+    assert_allclose((until(x - push) - until(x + push)) / 2, z @ push, rtol=1e-6)
