@@ -178,7 +178,7 @@ class Automaton(eqx.Module):
             if way is None:
                 return jnp.ones(limits, z.dtype)
             n, domain = way
-            known = jnp.ravel(jnp.asarray(domain(t, z[:n], params), z.dtype))
+            known = jnp.ravel(jnp.asarray(domain(t, z[:n], params), z.dtype))[:limits]
             return jnp.pad(known, (0, limits - known.size), constant_values=1)
 
         limited = zip(flowing, counts, strict=True)

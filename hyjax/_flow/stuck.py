@@ -22,7 +22,7 @@ from .._system.types import Flag, Params, Scalar, Time
 from .automaton import Automaton, Index, Padded
 from .loop import Entry
 from .loop_state import Course, Progress
-from .surfaces import Guards, Mask
+from .surfaces import guarded_limits, Guards, Mask
 
 # The longest cycle of arcs whose durations are compared, and the number of durations for three such cycles.
 CYCLE = 4
@@ -111,8 +111,10 @@ def _surrounded(
     """
     no = jnp.array(False)
     pairs = {(way.source, way.target) for way in automaton.system.transitions}
-    # A way back into the same mode has one flow, which cannot both raise and lower a guard.
-    if not any(source != target and (target, source) in pairs for source, target in pairs):
+    # A way back into the same mode has one flow, which cannot both raise and lower a guard; and a Filippov system slides in modes
+    # of its own.
+    opposite = any(source != target and (target, source) in pairs for source, target in pairs)
+    if not opposite or all(map(guarded_limits, automaton.modes)):
         return no, no
     follows = ~automaton.is_state(mode)
     automaton, z, params = automaton.of_state(z, mode, params)

@@ -14,14 +14,19 @@ $\sum w_{ij} f_{ij}$ that keeps both functions, $w_{ij} = w_1^i w_2^j$ with $w_k
 0, and slides along one surface alone.
 """
 
+import functools as ft
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
+from .per_mode import number, PerMode
 from .results import choose, RESULTS
 from .system import Guard, HybridSystem, Mode, Reset, Transition, unchanged, VectorField
 from .types import Flag, Matrix, Params, Scalar, State, Time
@@ -82,7 +87,7 @@ def filippov(
         raise ValueError(f"filippov: fields must be {keys}; got the keys {list(fields)}.")
     flows = Flows(surfaces, given)
     every = list(itertools.product((1, 0, -1), repeat=count))
-    modes = {_name(s): Mode(flows.field(s), coordinates, Side(flows, s), units) for s in every}
+    modes = {_name(s): Mode(Slide(flows, PerMode(s)), coordinates, _side(flows, s), units) for s in every}
     ways = [way for s in every for way in _ways_from(flows, s, enter, leave)]
     return HybridSystem(modes, tuple(ways), time_unit)
 
@@ -95,48 +100,166 @@ def _set(signs: Signs, k: int, sign: int) -> Signs:
     return (*signs[:k], sign, *signs[k + 1 :])
 
 
+# A number out of `Flows.numbers`, its sense and what is added: together a guard.
+Pick = tuple[int, int, int]
+# What never falls, and is never positive.
+NEVER, NOTHING = (0, 0, 1), (0, 0, 0)
+
+
 class Flows(eqx.Module):
-    """The functions $h_k$ of the surfaces, and the fields of all sides."""
+    """The functions $h_k$ of the surfaces, and the fields of all sides.
+
+    Modes and transitions differ in numbers only (`PerMode`): all guards, flags and limits are picked out of `numbers`, so that
+    they, and the fields, are each compiled as one function.
+    """
 
     surfaces: tuple[Guard, ...]
     sides: Mapping[Signs, VectorField]
 
-    def field(self, signs: Signs) -> VectorField:
-        """The vector field of a side, or the sliding flow where signs are 0."""
-        on = [k for k, sign in enumerate(signs) if not sign]
-        if not on:
-            return self.sides[signs]
-        if len(on) == 2:
-            return eqx.Partial(_slide_along_both, self)
-        return eqx.Partial(_slide, self.surfaces[on[0]], *(self.field(_set(signs, on[0], side)) for side in (-1, 1)))
+    def parts(self, signs: Signs | Array | None, t: Time, x: State, params: Params) -> tuple[Array, Array, Array]:
+        """The functions $h_k$; the fields, shape `(2, ..., n)`, those of the negative sides first; and the rates of all functions
+        along them, shape `(surfaces, 2, ...)`. Of the sides to which a mode of these `signs` does not belong, the fields are
+        those of constant inputs, or zero where the signs are known; `None` for all sides."""
+        count = len(self.surfaces)
 
-    def push(self, k: int, signs: Signs, sense: int = 1) -> Guard:
+        def along(side: Signs) -> State:
+            if isinstance(signs, tuple):
+                needed = all(sign in (0, own) for sign, own in zip(signs, side, strict=True))
+                return self.sides[side](t, x, params) if needed else jnp.zeros_like(x)
+            inputs = t, x, params
+            if signs is not None:
+                # In reverse mode an infinite derivative of a field beyond its side would be multiplied by zero.
+                used = jnp.all((signs == 0) | (signs == jnp.array(side)))
+                freeze = lambda leaf: jnp.where(used, leaf, stop_gradient(leaf)) if eqx.is_inexact_array(leaf) else leaf
+                inputs = jax.tree.map(freeze, inputs)
+            return jnp.asarray(self.sides[side](*inputs), x.dtype)
+
+        fields = jnp.stack([along(side) for side in itertools.product((-1, 1), repeat=count)])
+        heights = lambda t, x: jnp.stack([jnp.asarray(h(t, x, params), x.dtype) for h in self.surfaces])
+        rate = lambda field: jax.jvp(heights, (t, x), (jnp.ones_like(t), field))[1]
+        shape = (2,) * count
+        return heights(t, x), fields.reshape(*shape, -1), jax.vmap(rate, out_axes=1)(fields).reshape(count, *shape)
+
+    @ft.partial(eqx.filter_jit, inline=True)  # pyright: ignore  # traced once, for all guards
+    def numbers(self, signs: Signs | Array | None, t: Time, x: State, params: Params) -> Array:
+        """The functions of the surfaces, and their rates along the fields; of two surfaces also the rates of each along the
+        flows that slide along the other one, and the weights of the positive sides along both."""
+        heights, _, rates = self.parts(signs, t, x, params)
+        found = [heights, rates.ravel()]
+        if len(heights) == 2:
+            # Along the first surface at both sides of the second, and along the second.
+            along = _between(rates[1, 0], rates[1, 1], _share(rates[0, 0], rates[0, 1]))
+            found += [along, _between(rates[0, :, 0], rates[0, :, 1], _share(rates[1, :, 0], rates[1, :, 1]))]
+            found += [jnp.stack(_weights(rates))]
+        return jnp.concatenate(found)
+
+    def push(self, k: int, signs: Signs, sense: int = 1) -> Pick:
         """The rate of the function of surface `k` along the field of these signs, times `sense`."""
-        return eqx.Partial(_push, self.surfaces[k], self.field(signs), sense)
+        count, places = len(signs), [(sign + 1) // 2 for sign in signs]
+        if 0 in signs:
+            return 10 + 2 * signs.index(0) + places[k], sense, 0
+        place = sum(each << (count - 1 - i) for i, each in enumerate(places))
+        return count + (k << count) + place, sense, 0
 
-    def height(self, k: int, sense: int) -> Guard:
-        return eqx.Partial(_height, self.surfaces[k], sense)
+    def limits(self, signs: Signs) -> list[Pick]:
+        """What is positive in the mode of these signs: the sides of surfaces, and where it slides what holds it there."""
+        on = [k for k, sign in enumerate(signs) if not sign]
+        if len(on) == 2:
+            return [pick for k in on for pick in ((14 + k, 1, 0), (14 + k, -1, 1))]
+        sides = [(k, sign, 0) for k, sign in enumerate(signs) if sign]
+        return sides + [self.push(k, _set(signs, k, side), -side) for k in on for side in (-1, 1)]
+
+
+def _share(rise: Scalar, fall: Scalar) -> Scalar:
+    """The share of the positive side in the flow along a surface, from the rates along both fields."""
+    return rise / jnp.where(rise == fall, 1, rise - fall)
+
+
+def _between(low: Array, high: Array, share: Scalar) -> Array:
+    return low + share * (high - low)
+
+
+class Slide(eqx.Module):
+    """The vector field of a side, or the sliding flow where signs are 0."""
+
+    flows: Flows
+    signs: PerMode | Array
+
+    def __call__(self, t: Time, x: State, params: Params) -> State:
+        known = self.signs.value if isinstance(self.signs, PerMode) else None
+        if known is not None and all(known):
+            return self.flows.sides[known](t, x, params)
+        signs = number(self.signs)
+        _, fields, rates = self.flows.parts(signs if known is None else known, t, x, params)
+
+        def mixed(pair: Sequence[Array] | Array, k: int, share: Scalar) -> Array:
+            low, high = pair
+            beside = jnp.where(signs[k] < 0, low, high)
+            return jnp.where(signs[k] == 0, _between(low, high, share), beside)
+
+        if len(fields.shape) == 2:
+            return mixed(fields, 0, _share(*rates[0]))
+        both = jnp.all(signs == 0)
+        weights = _weights(rates)
+        # Along one surface, on the side of the other.
+        first = _share(*(jnp.where(signs[1] > 0, each[1], each[0]) for each in rates[0]))
+        second = _share(*jnp.where(signs[0] > 0, rates[1, 1], rates[1, 0]))
+        shares = [jnp.where(both, *pair) for pair in zip(weights, (first, second), strict=True)]
+        return mixed([mixed(pair, 1, shares[1]) for pair in fields], 0, shares[0])
+
+
+class Picked(eqx.Module):
+    """A guard, picked out of `Flows.numbers`; or several, as the flag whether the first are positive and the others are not."""
+
+    flows: Flows
+    signs: PerMode | Array | None
+    picks: PerMode | Array
+
+    def __call__(self, t: Time, x: State, params: Params) -> Array:
+        known = self.signs.value if isinstance(self.signs, PerMode) else self.signs
+        picks: Any = np.array(self.picks.value) if isinstance(self.picks, PerMode) else self.picks
+        place, sense, more = (picks[..., i] for i in range(3))
+        numbers = self.flows.numbers(known, t, x, params)  # pyright: ignore
+        return sense.astype(x.dtype) * numbers[place] + more.astype(x.dtype)
+
+
+class Armed(eqx.Module):
+    """Whether each of the numbers picked is positive, or is not, as it should be."""
+
+    picked: Picked
+    wanted: PerMode | Array
+
+    def __call__(self, t: Time, x: State, params: Params) -> Flag:
+        return jnp.all((self.picked(t, x, params) > 0) == number(self.wanted))
+
+
+def _side(flows: Flows, signs: Signs) -> "Side":
+    limits, surfaces = flows.limits(signs), range(len(signs))
+    away = tuple(tuple(flows.push(k, _set(signs, k, side), side) for side in (-1, 1)) for k in surfaces)
+    padded = (*limits, *[NEVER] * (2 * len(signs) - len(limits)))
+    return Side(flows, PerMode(signs), PerMode(padded), PerMode(away))
 
 
 def _ways_from(flows: Flows, signs: Signs, enter: Reset, leave: Reset) -> list[Transition]:
     """The transitions out of the mode of these signs."""
-    here, on = _name(signs), [k for k, sign in enumerate(signs) if not sign]
-    way = lambda target, guard, reset, *armed: Transition(
-        here, _name(target), guard, reset, armed=eqx.Partial(_all, armed) if armed else None
-    )
+    here, on, own = _name(signs), [k for k, sign in enumerate(signs) if not sign], PerMode(signs)
+
+    def way(target: Signs, guard: Pick, reset: Reset, *conditions: tuple[Pick, bool]) -> Transition:
+        padded = [*conditions, *[(NOTHING, False)] * (4 - len(conditions))]
+        picks, wanted = zip(*padded, strict=True)
+        armed = Armed(Picked(flows, None, PerMode(picks)), PerMode(wanted))
+        return Transition(here, _name(target), Picked(flows, own, PerMode(guard)), reset, armed=armed)
+
     found = []
-    if len(on) == 2:
-        for k, side in itertools.product(on, (-1, 1)):
-            found.append(way(_set(signs, k, side), eqx.Partial(_weight, flows, k, -side), leave))
-    elif on:
-        (k,) = on
-        for side in (-1, 1):
-            # The field of that side becomes tangent to the surface.
-            found.append(way(_set(signs, k, side), flows.push(k, _set(signs, k, side), -side), leave))
+    for limit, (k, side) in zip(
+        flows.limits(signs)[len(signs) - len(on) :], itertools.product(on, (-1, 1)), strict=True
+    ):
+        # A weight reaches 0, or the field of that side becomes tangent to the surface.
+        found.append(way(_set(signs, k, side), limit, leave))
     for k, sign in enumerate(signs):
         if not sign:
             continue
-        over, meets = _set(signs, k, -sign), flows.height(k, sign)
+        over, meets = _set(signs, k, -sign), (k, sign, 0)
         back = flows.push(k, over, sign)
         if not on:
             found.append(way(_set(signs, k, 0), meets, enter, (back, True)))
@@ -158,23 +281,23 @@ def _ways_from(flows: Flows, signs: Signs, enter: Reset, leave: Reset) -> list[T
     return found
 
 
-def _all(conditions: tuple[tuple[Guard, bool], ...], t: Time, x: State, params: Params) -> Flag:
-    """Whether each function is positive, or is not, as it should be."""
-    flags = [(fn(t, x, params) > 0) == wanted for fn, wanted in conditions]
-    return jnp.all(jnp.stack(flags))
-
-
 def border_of(way: Transition) -> Guard | None:
-    """The function whose sign decides, where the flow meets one surface, whether it slides: the rate of the surface's function
+    """The function whose sign decides, where the flow meets a surface, whether it slides: the rate of the surface's function
     along the field beyond, towards the side before. `None` for other transitions."""
-    partial = isinstance(way.armed, eqx.Partial) and way.armed.func is _all
-    conditions = way.armed.args[0] if partial else ()  # pyright: ignore[reportOptionalMemberAccess]
-    return conditions[0][0] if len(conditions) == 1 else None
+    guard = way.guard
+    if not isinstance(guard, Picked) or 0 in (signs := guard.signs.value):  # pyright: ignore
+        return None
+    k, sign, _ = guard.picks.value  # pyright: ignore
+    return eqx.Partial(_push, guard.flows.surfaces[k], guard.flows.sides[_set(signs, k, -sign)], sign)
 
 
 def is_tangency(way: Transition) -> bool:
-    """Whether sliding along a surface ends with this transition."""
-    return isinstance(way.guard, eqx.Partial) and way.guard.func is _push
+    """Whether sliding along one surface ends with this transition."""
+    guard = way.guard
+    if not isinstance(guard, Picked):
+        return False
+    signs, (place, _, _) = guard.signs.value, guard.picks.value  # pyright: ignore
+    return signs.count(0) == 1 and place >= len(signs)
 
 
 def leads_in(border: Guard, t: Time, x: State, params: Params) -> Flag:
@@ -184,33 +307,21 @@ def leads_in(border: Guard, t: Time, x: State, params: Params) -> Flag:
     return jax.jvp(lambda t, x: border(t, x, params), (t, x), along)[1] > 0
 
 
-def _height(surface: Guard, sense: int, t: Time, x: State, params: Params) -> Scalar:
-    return sense * jnp.asarray(surface(t, x, params), x.dtype)
-
-
 def _push(surface: Guard, field: VectorField, sense: int, t: Time, x: State, params: Params) -> Scalar:
     """The rate of the surface's function along a field, times `sense`."""
     along = jnp.ones_like(t), field(t, x, params)
     return sense * jax.jvp(lambda t, x: jnp.asarray(surface(t, x, params), x.dtype), (t, x), along)[1]
 
 
-def _slide(surface: Guard, below: VectorField, above: VectorField, t: Time, x: State, params: Params) -> State:
-    """The flow along a surface."""
-    rise, fall = (_push(surface, field, 1, t, x, params) for field in (below, above))
-    apart = jnp.where(rise == fall, 1, rise - fall)
-    first, second = below(t, x, params), above(t, x, params)
-    return first + rise / apart * (second - first)
-
-
-def _weights(flows: Flows, t: Time, x: State, params: Params) -> tuple[Scalar, Scalar]:
+def _weights(rates: Float[Array, "2 2 2"]) -> tuple[Scalar, Scalar]:
     """The weights of the positive sides of both surfaces along their intersection: of the two zeros of the bilinear equations the
     one nearer to equal weights."""
-    rate = lambda k, i, j: _push(flows.surfaces[k], flows.sides[i, j], 1, t, x, params)
-    c, d, e, g = zip(*(_bilinear(*(rate(k, i, j) for i in (-1, 1) for j in (-1, 1))) for k in (0, 1)), strict=True)
+    c, d, e, g = zip(*(_bilinear(*each.ravel()) for each in rates), strict=True)
     square = d[1] * g[0] - g[1] * d[0]
     linear = c[1] * g[0] + d[1] * e[0] - e[1] * d[0] - g[1] * c[0]
     rest = c[1] * e[0] - e[1] * c[0]
-    root = jnp.sqrt(jnp.maximum(linear**2 - 4 * square * rest, 0))
+    apart = linear**2 - 4 * square * rest
+    root = jnp.where(apart > 0, jnp.sqrt(jnp.where(apart > 0, apart, 1)), 0)
     half = -(linear + jnp.where(linear < 0, -root, root)) / 2
 
     def second(first):
@@ -238,40 +349,27 @@ def _bilinear(mm: Scalar, mp: Scalar, pm: Scalar, pp: Scalar) -> tuple[Scalar, S
     return mm, pm - mm, mp - mm, pp - pm - mp + mm
 
 
-def _weight(flows: Flows, k: int, sense: int, t: Time, x: State, params: Params) -> Scalar:
-    """The weight of one side of a surface: of the positive side for `sense` 1."""
-    weight = _weights(flows, t, x, params)[k]
-    return weight if sense > 0 else 1 - weight
-
-
-def _slide_along_both(flows: Flows, t: Time, x: State, params: Params) -> State:
-    """The flow along the intersection."""
-    first, second = _weights(flows, t, x, params)
-    share = {-1: lambda w: 1 - w, 1: lambda w: w}
-    parts = [share[i](first) * share[j](second) * flows.sides[i, j](t, x, params) for i, j in sorted(flows.sides)]
-    return sum(parts[1:], parts[0])
-
-
 class Side(eqx.Module):
-    """The domain of a mode: the side of each surface, and for a surface along which the mode slides, where it is held there."""
+    """The domain of a mode: the side of each surface, and for a surface along which the mode slides, where it is held there.
+
+    **Attributes:** `picks`: `Flows.limits`. `away`: for each surface the rates along the fields of both sides, away from it.
+    """
 
     flows: Flows
-    signs: Signs = eqx.field(static=True)
-
-    def _limits(self) -> list[Guard]:
-        on = [k for k, sign in enumerate(self.signs) if not sign]
-        sides = [self.flows.height(k, sign) for k, sign in enumerate(self.signs) if sign]
-        if len(on) == 2:
-            return [eqx.Partial(_weight, self.flows, k, sense) for k in on for sense in (1, -1)]
-        return sides + [self.flows.push(k, _set(self.signs, k, side), -side) for k in on for side in (-1, 1)]
+    signs: PerMode | Array
+    picks: PerMode | Array
+    away: PerMode | Array
 
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
-        return jnp.stack([limit(t, x, params) for limit in self._limits()])
+        picks = self.picks
+        if isinstance(picks, PerMode):
+            picks = PerMode(picks.value[: self.guarded])
+        return Picked(self.flows, self.signs, picks)(t, x, params)
 
     @property
     def guarded(self) -> int:
         """Every limit is left only where a guard has fallen."""
-        return len(self._limits())
+        return sum(pick != NEVER for pick in self.picks.value)  # pyright: ignore
 
     def led_back(self, t: Time, x: State, params: Params) -> Matrix:
         r"""The projection $I - (f_+ - f_-)\,D_xh / D_xh(f_+ - f_-)$ onto the surface along which the mode slides, by which the
@@ -288,10 +386,10 @@ class Side(eqx.Module):
         """`not_unique` on a surface from which both flows lead away; `outside_domain` off one along which the mode slides."""
         rtol, atol = tolerances
         off, apart = [], []
-        for k, (sign, surface) in enumerate(zip(self.signs, self.flows.surfaces, strict=True)):
-            value, slope = jax.value_and_grad(lambda x, h=surface: _height(h, 1, t, x, params))(x)
+        leads = Picked(self.flows, None, self.away)(t, x, params) > 0
+        for sign, surface, away in zip(number(self.signs), self.flows.surfaces, leads, strict=True):
+            value, slope = jax.value_and_grad(lambda x, h=surface: jnp.asarray(h(t, x, params), x.dtype))(x)
             near = jnp.abs(value) <= 8 * jnp.abs(slope) @ (atol + rtol * jnp.abs(x))
-            away = [self.flows.push(k, _set(self.signs, k, side), side)(t, x, params) > 0 for side in (-1, 1)]
             apart.append(near & away[0] & away[1])
             off.append(~near & (sign == 0))
         any_of = lambda flags: jnp.any(jnp.stack(flags))

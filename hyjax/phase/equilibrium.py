@@ -235,7 +235,7 @@ def sliding_surfaces(system: HybridSystem, mode: str) -> list[Guard]:
     side = system.mode(mode).domain
     if not isinstance(side, Side):
         return []
-    return [surface for surface, sign in zip(side.flows.surfaces, side.signs, strict=True) if not sign]
+    return [surface for surface, sign in zip(side.flows.surfaces, side.signs.value, strict=True) if not sign]  # pyright: ignore
 
 
 def balance(system: HybridSystem, mode: str, x: State, params: Params, time: float = 0.0) -> Array:
