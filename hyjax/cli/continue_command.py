@@ -1,6 +1,7 @@
 """The command `continue`: branches of periodic orbits over a parameter, with their special points."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -123,7 +124,10 @@ def continue_(
 
     for number, (branch, end) in enumerate(zip(branches, ends, strict=True), start=1):
         if int(branch.result._value) != 0 and not is_explained(branch):
-            raise NotFound(f"{name}: branch {number} ends early. {end}")
+            early = f"{name}: branch {number} ends early. {end}"
+            if number == 1 and len(branch) < 2:
+                raise NotFound(early)
+            print(f"hyjax: {early}", file=sys.stderr)
 
 
 def _passes(branch, orbit) -> bool:

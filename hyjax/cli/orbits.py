@@ -116,8 +116,8 @@ def orbit_of_family(model: ModuleType, level, strides: int) -> Any:
         family, known = continuation(found, stop=wanted, throw=False), float(found.params.conserved)
         if family.result != RESULTS.successful:
             raise NotFound(
-                f"{short_name(model)}: the family leads from {LEVEL} = {known:.6g} to {family.values[-1]:.6g}, and not to "
-                f"{wanted:.6g}. {described_code(family.result)}"
+                f"{short_name(model)}: no orbit at {LEVEL} = {wanted:.6g}: the family from {known:.6g} ends at "
+                f"{family.values[-1]:.6g} ({family.result}). Give --param {LEVEL}=VALUE between them."
             )
         orbit = family.orbit(-1)
     return jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, orbit)

@@ -118,6 +118,9 @@ def test_a_curve_through_two_of_the_orbits_is_followed_once(command, arch):
     (fold,) = printed["special_points"]
     assert fold["kind"] == "fold" and min(values) >= -1 / 4 - 1e-12
     assert_allclose(fold["value"], -1 / 4, rtol=1e-13)
+    # A branch that ends early is printed too, and its end said.
+    ran = command("continue", arch, "--where", "a", "--from", "0.5", "--to", "-0.5", "--max-points", "3")
+    assert ran.returncode == 0 and "max_points_reached" in ran.stdout and "branch 1 ends early" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,9 @@ def test_the_family_of_a_file_with_a_conserved_quantity(command, tmp_path):
         assert_allclose(
             [point["x0"][0], point["period"]], [point["value"] / 9.81, np.sqrt(8 * point["value"]) / 9.81], rtol=1e-12
         )
+    lost = command("gait", f"{path}:system", "--param", "restitution=1", "--param", "conserved=-5")
+    assert lost.returncode == 1 and len(lost.stderr.splitlines()) == 1
+    assert "no orbit at conserved = -5" in lost.stderr and "Give --param conserved=VALUE" in lost.stderr
     swept = run("sweep", "--prescribe", "period=0.5:0.6:3", "--solve", "conserved")
     assert_allclose(swept["conserved"], (9.81 * np.linspace(0.5, 0.6, 3)) ** 2 / 8, rtol=1e-12)
     best = run(
