@@ -374,13 +374,17 @@ class Side(eqx.Module):
     def led_back(self, t: Time, x: State, params: Params) -> Matrix:
         r"""The projection $I - (f_+ - f_-)\,D_xh / D_xh(f_+ - f_-)$ onto the surface along which the mode slides, by which the
         flow leads back what is beside it, at once; the identity for a mode that slides along none, or along two."""
-        if self.signs.count(0) != 1:
-            return jnp.eye(x.size, dtype=x.dtype)
-        (surface,) = (each for each, sign in zip(self.flows.surfaces, self.signs, strict=True) if not sign)
-        above, below = (self.flows.sides[tuple(sign or other for sign in self.signs)] for other in (1, -1))
-        normal = jax.grad(lambda x: _height(surface, 1, t, x, params))(x)
-        jump = above(t, x, params) - below(t, x, params)
-        return jnp.eye(x.size, dtype=x.dtype) - jnp.outer(jump, normal) / _nonzero(normal @ jump)
+        known = self.signs.value if isinstance(self.signs, PerMode) else self.signs
+        signs, (_, fields, _) = number(self.signs), self.flows.parts(known, t, x, params)
+        every = jax.jacfwd(lambda x: jnp.stack([jnp.asarray(h(t, x, params), x.dtype) for h in self.flows.surfaces]))(x)
+        normal = every[jnp.argmin(jnp.abs(signs))]
+        if len(every) == 2:
+            # Along the first surface, on the side of the second, or the other way round.
+            first = jnp.where(signs[1] > 0, fields[:, 1], fields[:, 0])
+            second = jnp.where(signs[0] > 0, fields[1], fields[0])
+            fields = jnp.where(signs[0] == 0, first, second)
+        jump, same = fields[1] - fields[0], jnp.eye(x.size, dtype=x.dtype)
+        return jnp.where(jnp.sum(signs == 0) == 1, same - jnp.outer(jump, normal) / _nonzero(normal @ jump), same)
 
     def refusal(self, t: Time, x: State, params: Params, tolerances: tuple) -> RESULTS:
         """`not_unique` on a surface from which both flows lead away; `outside_domain` off one along which the mode slides."""

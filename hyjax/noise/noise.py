@@ -113,7 +113,7 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
         return len(values) - 1
 
     sides = {name: mode.domain for name, mode in system.modes.items()}
-    slides = {name: side for name, side in sides.items() if isinstance(side, Side) and 0 in side.signs}
+    slides = {name: side for name, side in sides.items() if isinstance(side, Side) and 0 in side.signs.value}  # pyright: ignore
     one = noise.flow is not None and not isinstance(noise.flow, Mapping) and not callable(noise.flow)
     if one and len(set(sizes.values())) > 1:
         raise ValueError(
