@@ -113,7 +113,7 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
     jacobian = jacobian.astype(multipliers.dtype)
     right, left, at_start = _critical(unfolding, v, jacobian, multipliers, form)
     degrees = np.array([sum(alpha) for alpha in monomials])
-    stays = np.array([form.resonant(alpha) for alpha in monomials], right.dtype)
+    stays = jnp.array([form.resonant(alpha) for alpha in monomials], v.dtype)
     lines, values = (each.astype(right.dtype) for each in _lines(form))
     by_degree = [values * (degrees == j) for j in range(form.order + 1)]
     fits = [jnp.asarray(np.linalg.pinv(values[:, degrees == j])) for j in range(1, form.order + 1)]
@@ -126,6 +126,10 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
     if form.parameters:
         manifold = manifold.at[count, -1].set(1)
     eigenvalues = jnp.stack([math.prod(multipliers[i] for i in _factors(alpha[:count])) for alpha in monomials])
+    if not form.chain:
+        # At a strong resonance that the form does not expect, further monomials cannot be removed.
+        near = jnp.abs(eigenvalues[:, None] - multipliers) < float(jnp.finfo(v.dtype).eps) ** 0.5
+        stays = jnp.maximum(stays, near.astype(v.dtype))
 
     def solved(eigenvalue, residual, stays):
         """One monomial's equation, with unknowns `(W, N)`."""
@@ -144,7 +148,7 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
         shift = curves[..., :n] - _composed(form, lines, images, manifold[:, :n])
         residual = residual.at[..., -n:].add(shift[:, 1:])
         rows = jnp.concatenate([fit @ residual[:, j] for j, fit in enumerate(fits)])
-        change = jax.vmap(solved)(eigenvalues, rows, jnp.asarray(stays))
+        change = jax.vmap(solved)(eigenvalues, rows, stays.astype(right.dtype))
         change = jnp.where(linear[:, None], jnp.zeros_like(change), change)
         return manifold.at[:, :k].add(change[:, :k]), reduced + change[:, k:]
 

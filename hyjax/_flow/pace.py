@@ -120,30 +120,34 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
     unit = atol + rtol * jnp.abs(x)
     small = float(jnp.finfo(x.dtype).eps) ** 0.5 * (atol / rtol + jnp.max(jnp.abs(x)))
     # Coordinates that would hardly move, at their speeds, in all their time.
-    slow = (t < t_stop) & (jnp.abs(f) * (t_stop - t) < 0.01 / rtol * unit)
+    left, hardly = t_stop - t, 0.01 / rtol * unit
+    slow = (t < t_stop) & (jnp.abs(f) * left < hardly)
 
     def resolving():
+        size = lambda v: jnp.maximum(jnp.max(jnp.abs(v)), jnp.finfo(x.dtype).tiny)
+        later = small / size(f)
+        acceleration = jnp.abs(step.field(t + later, x + later * f) - f) / later
+        # Beside these a uniform motion, which every step follows exactly, is as a rest.
+        still = slow | (acceleration * left**2 < hardly)
+
         # Products with the Jacobian, by differences, since the vector field is known and one digit is enough. Two products with
         # the velocity give the rate at which the slow state changes; eight with a generic vector give the spectral radius.
         def product(v, _):
-            v = jnp.where(slow, step.field(t, x + small * v) - f, 0) / small
+            v = jnp.where(still, step.field(t, x + small * v) - f, 0) / small
             size = jnp.max(jnp.abs(v))
             return v / jnp.where(size > 0, size, 1), size
 
-        size = lambda v: jnp.maximum(jnp.max(jnp.abs(v)), jnp.finfo(x.dtype).tiny)
         velocity, some = jnp.where(slow, f, 0), jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
-        each = jnp.stack([velocity / size(velocity), jnp.where(slow, some, 0)])
+        each = jnp.stack([velocity / size(velocity), jnp.where(still, some, 0)])
         growth = jax.lax.map(lambda v: jax.lax.scan(product, v, length=8)[1], each)
         radius = jnp.prod(growth[1] ** 0.125)
         rate = jnp.where(jnp.any(velocity != 0), jnp.prod(growth[0, :2]) ** 0.5, radius)
         # The distance from rest is about the speed divided by this rate, and the acceleration divided by its square. The latter
         # tells a turning point, as of a ball that is let go.
-        later = small / size(f)
-        acceleration = jnp.abs(step.field(t + later, x + later * f) - f) / later
-        far = jnp.maximum(jnp.abs(f) * rate, acceleration) > rate**2 * rtol ** (-2 / 3) * unit
-        least = 4 * (t_stop - t) / jnp.asarray(integrator.max_steps, x.dtype) if step.stiff else 0
+        far = jnp.maximum(jnp.abs(velocity) * rate, acceleration) > rate**2 * rtol ** (-2 / 3) * unit
+        least = 4 * left / jnp.asarray(integrator.max_steps, x.dtype) if step.stiff else 0
         bound = jnp.maximum(10 * rtol ** (1 / order) / radius, least)
-        return jnp.where(jnp.any(slow & ~far) & (radius > 0), bound, jnp.inf)
+        return jnp.where(jnp.any(still & ~far) & (radius > 0), bound, jnp.inf)
 
     # Computed only if some lane of the batch has such coordinates.
     fine = jax.lax.cond(eqxi.unvmap_any(slow), resolving, lambda: jnp.full_like(given, jnp.inf))

@@ -148,8 +148,9 @@ def basin(
       are all coordinates of that mode, in their order and units.
     - `orbits`: one orbit or a batch of orbits, whose nodes lie just after the last jump of the sequence, or on the section, as
       those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
-      `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes. By default the attractors are
-      those that initial states lead to, matched from value to value as by `hyjax.attractor`, with the lengths of its `closeness`.
+      `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes, or of all initial states if that
+      is 0. By default the attractors are those that initial states lead to, matched from value to value as by
+      `hyjax.attractor`, with the lengths of its `closeness`.
     - `outcomes`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
     - `where`, `values`: parameters, and the values of each, as for `sweep`, at which the basins are computed, without `orbits`.
@@ -214,7 +215,9 @@ def basin(
     tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
     chosen = map_of("basin", step, jnp.asarray(x[0]), params, Integrator(rtol=tolerance, atol=tolerance), outcomes)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
-    size = np.max(np.abs(nodes), initial=0)
+    size, spread = np.max(np.abs(nodes), initial=0), np.max(np.abs(x))
+    # Orbits at the origin have no size of their own.
+    size = size if size > np.finfo(x.dtype).eps ** 0.5 * spread else spread
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
     x, lanes = chosen.padded(x), np.repeat(lanes, len(points), axis=0)
     lane, one = eqx.Partial(passes_to_outcome, chosen.map, grid.free, len(outcomes)), np.full(1, 1)

@@ -173,3 +173,24 @@ def test_vibrating_table():
     assert_allclose(found.coefficients["c"], 16.5512849266934023308, rtol=1e-10)
     assert_allclose(found.eigenvectors[0].real, [0.949239132006192448, 0.314555353265733418, 0], atol=1e-11)
     assert "supercritical" in found.criticality
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("turn", [2 * np.pi / 3, np.pi / 2, 1.0])
+def test_a_pair_at_a_strong_resonance(turn):
+    """z -> e^i turn (z - z |z|^2) + zb^2 / 5 + zb^3 / 3, of length 1 in the plane: d = -2 where the quadratic term is removed or
+    stays as it is. At 1:3 and 1:4 a term in zb cannot be removed, and is no part of d."""
+
+    def turned(x, p):
+        z = (1 + p["free"] - x @ x) * x
+        bar2, bar3 = (
+            [x[0] ** 2 - x[1] ** 2, -2 * x[0] * x[1]],
+            [x[0] ** 3 - 3 * x[0] * x[1] ** 2, x[1] ** 3 - 3 * x[0] ** 2 * x[1]],
+        )
+        spun = jnp.stack([np.cos(turn) * z[0] - np.sin(turn) * z[1], np.sin(turn) * z[0] + np.cos(turn) * z[1]])
+        return spun + jnp.stack(bar2) * p["square"] + jnp.stack(bar3) / 3
+
+    square = 0.2 if turn == 2 * np.pi / 3 else 0.0
+    form = form_at(turned, [0.0, 0.0], {"square": square}, "neimark-sacker")
+    # Rounding, and at 1:3 that of the multiplier, which decides what is removed.
+    assert_allclose(form.coefficients["d"], -2, rtol=0, atol=1e-12)

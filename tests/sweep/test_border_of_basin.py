@@ -32,6 +32,18 @@ def test_shares_and_dimension_of_a_disc():
     assert_allclose(found.border_dimension, 2 - float(found.uncertainty_exponent))
 
 
+def test_the_basin_of_the_origin():
+    """x -> (x + x^3) / 2: what is near to an orbit that has no size is measured by the initial states."""
+    step = hj.ReturnMap(mapping(lambda x, p: (x + x**3) / 2, 1), sequence=("run",), integrator=ROLLED)
+    rest = hj.periodic_orbit(step, jnp.zeros(2), {})
+    found = hj.basin(
+        step, {}, orbits=rest, axes={"x": np.array([-1.1, -0.9, 0.1, 0.99, 1.01])}, max_strides=40, progress=False,
+        initial=lambda p, x: jnp.stack([x, 0 * x]),
+    )  # fmt: skip
+    shares = dict(zip(found.fate.values, found.share.values, strict=True))
+    assert_allclose(shares["orbit 1"], 3 / 5)
+
+
 def test_the_exponent_of_cantors_set():
     """Outcomes that change at the ends of the gaps of Cantor's set have the exponent 1 - log 2 / log 3."""
     digits, x, outcome, open_ = (
