@@ -57,6 +57,7 @@ RECORDS = {
         "_continuation/equilibrium_branch.py",
         ("EquilibriumBranch", "EquilibriumPoint"),
     ),
+    "locus of equilibria": ("_continuation/equilibrium_locus.py", ("EquilibriumLocus",)),
     "Branch.diagram": ("_sweep/bifurcation_diagram.py", ("Diagram",)),
     "smallest_push": ("_sweep/smallest_push.py", ("SmallestPush",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),

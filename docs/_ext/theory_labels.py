@@ -18,7 +18,9 @@ SECTIONS = {
     "normal-forms": "NormalForm",
     "nonsmooth-forms": "NonsmoothForm",
     "circles": "InvariantCircles",
-    "equilibria": "phase.equilibrium phase.Equilibrium EquilibriumBranch EquilibriumPoint plot.equilibrium_diagram",
+    "equilibria": (
+        "phase.equilibrium phase.Equilibrium EquilibriumBranch EquilibriumPoint EquilibriumLocus plot.equilibrium_diagram"
+    ),
     "codimension-two": "Diagram plot.diagram_figure",
     "edges": "edge_state smallest_push SmallestPush",
     "bouligand": "phase.bouligand_derivative phase.BouligandDerivative",

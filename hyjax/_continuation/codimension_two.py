@@ -90,7 +90,7 @@ class Condition(eqx.Module):
                 return residual, chain
             residual, dF, chain = unfolding.evaluate(v)
             matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else _of_pair(unfolding.around(dF))
-            return jnp.append(residual, _corner(matrix)), chain
+            return jnp.append(residual, corner(matrix)), chain
 
         return with_columns(conditioned, v)
 
@@ -99,7 +99,7 @@ class Condition(eqx.Module):
         return self.unfolding.rolled(order=2).judged(v, chain, accept) if self.touch is None else chain
 
 
-def _corner(matrix: Float[Array, "n n"]) -> Scalar:
+def corner(matrix: Float[Array, "n n"]) -> Scalar:
     """`g` of the matrix bordered by its singular vectors of the smallest singular value."""
     left, _, right = jnp.linalg.svd(stop_gradient(matrix))
     whole = jnp.block([[matrix, left[:, -1:]], [right[-1:], jnp.zeros((1, 1), matrix.dtype)]])

@@ -102,7 +102,7 @@ def continuation(
         # Residuals are relative to the unknowns: the scaled parameter is not zero within the interval, as the state may be.
         equation = Balance(orbit, (free,), size_of(orbit.x), time, values - 4 * interval.span, interval.span[None])
         accept = jnp.asarray(rounding(orbit.x), orbit.x.dtype)
-        start = _directions(equation.join(orbit.x, values[0]), interval)
+        start = _directions(equation.join(orbit.x, values), interval)
         curves = curves_from(equation, *start, interval, method, accept)
         branch = EquilibriumBranch(equation, curves, accept, method)
         return raise_branch("continuation", branch) if throw else branch

@@ -79,9 +79,11 @@ class HopfForm(NamedTuple):
 
 
 class EquilibriumPoint(Shown):
-    r"""A special point on a branch of equilibria, from `EquilibriumBranch.special_points`.
+    r"""A special point on a branch of equilibria, from `EquilibriumBranch.special_points`, or of codimension two, from
+    `EquilibriumLocus.special_points`.
 
-    **Attributes:** `kind`: `fold`, `hopf`, `branch-point` or `boundary`. `value`: the parameter, in its own unit. `equilibrium`:
+    **Attributes:** `kind`: `fold`, `hopf`, `branch-point` or `boundary`; on a locus `cusp`, `bogdanov-takens`, `generalized-hopf`
+    or `fold-hopf`. `value`: the parameter, in its own unit; on a locus both, shape `(2,)`. `equilibrium`:
     the `Equilibrium` there. `meaning`: in words, what is born there and on which side. `frequency`: $\omega$ of a Hopf point, in
     units of 1/time; NaN elsewhere. `coefficient`: at a Hopf point the first Lyapunov coefficient $\operatorname{Re} c/\omega$ for
     $|q| = 1$ (negative: supercritical), at a fold $b$ in $\xi' = b\xi^2$ for $|q| = 1$; NaN elsewhere. `beyond`: at a
@@ -103,7 +105,7 @@ class EquilibriumPoint(Shown):
     Source: Kuznetsov (2004), Secs. 5.4, 10.2; di Bernardo, Budd, Champneys, Kowalczyk (2008), Secs. 5.2-5.3.
     """
 
-    value: Scalar
+    value: Float[Array, "*two"]
     equilibrium: Equilibrium
     frequency: Scalar
     coefficient: Scalar
@@ -115,9 +117,15 @@ class EquilibriumPoint(Shown):
     kind: str = eqx.field(static=True)
     meaning: str = eqx.field(static=True)
 
+    @property
+    def values(self) -> np.ndarray:
+        """The free parameters, in their own units: one on a branch, two on a locus."""
+        return np.atleast_1d(self.value)
+
     def __str__(self) -> str:
         x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.equilibrium.x))
-        return f"{self.kind} at {float(self.value):.13g}: x = ({x}); {self.meaning}"
+        at = ", ".join(f"{value:.13g}" for value in self.values)
+        return f"{self.kind} at {at}: x = ({x}); {self.meaning}"
 
 
 class EquilibriumBranch(Shown):

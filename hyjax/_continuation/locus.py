@@ -5,6 +5,7 @@ the special point, see `codimension_two.py`.
 """
 
 import math
+from typing import overload
 
 import equinox as eqx
 import jax
@@ -16,11 +17,13 @@ from .._results.registry import draw
 from .._results.shown import computed, computed_once, is_traced
 from .._results.table import Table
 from .._system.types import Scalar
-from .._system.where import one_leaf, Where
+from .._system.where import leaf_names, one_leaf, Where
 from .branch import orbit_at, Points
 from .branch_report import special_points_table
 from .codimension_two import apart, at_end, Condition, PAIR, search, SHIFTS, witness
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
+from .equilibrium_branch import EquilibriumPoint
+from .equilibrium_locus import equilibrium_locus, EquilibriumLocus
 from .grazing import Touch
 from .location import Followed
 from .special_points import SpecialPoint
@@ -44,28 +47,37 @@ MEETINGS = ("fold-", "flip-", "neimark-sacker-")
 AMPLITUDES = (1e-2, 2.5e-3, 6e-4)
 
 
+@overload
 def locus(
-    point: SpecialPoint,
+    point: SpecialPoint, *, where: Where, stop: Stop, kind: str | None = ..., method: PseudoArclength = ..., throw: bool = ...
+) -> "Locus": ...  # fmt: skip
+@overload
+def locus(
+    point: EquilibriumPoint, *, where: Where, stop: Stop, kind: str | None = ..., method: PseudoArclength = ..., throw: bool = ...
+) -> EquilibriumLocus: ...  # fmt: skip
+def locus(
+    point: SpecialPoint | EquilibriumPoint,
     *,
     where: Where,
     stop: Stop,
     kind: str | None = None,
     method: PseudoArclength = PseudoArclength(),
     throw: bool = True,
-) -> "Locus":
+) -> "Locus | EquilibriumLocus":
     r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings,
-    Neimark-Sacker points, or the points at which branches end, such as grazing.
+    Neimark-Sacker points, or the points at which branches end, such as grazing; or of folds and Hopf points of equilibria.
 
     **Arguments:** `point`: from `Branch.special_points`, of any kind but `branch-point`; the parameter of its branch stays free.
-    Or from `Locus.special_points`, where several curves meet. `where`: selects the second parameter; at a point of a locus, one
+    Or from `Locus.special_points`, where several curves meet; or a fold or Hopf point of an `EquilibriumBranch`, or a point of an
+    `EquilibriumLocus`, where the other kind of curve begins. `where`: selects the second parameter; at a point of a locus, one
     of both. `stop`: the value of the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the
     curve in both directions. `kind`: of the curve, where several meet: `fold`, `period-doubling`, `neimark-sacker`; of orbits
     of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2. `method`:
     as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
-    **Returns:** `Locus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful` where `stop` was reached,
-    otherwise a code as for `continuation`. `ValueError` for a point of another kind, a curve that does not pass through the
-    point, and where both parameters are the same.
+    **Returns:** `Locus`, of equilibria `EquilibriumLocus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful`
+    where `stop` was reached, otherwise a code as for `continuation`. `ValueError` for a point of another kind, a curve that does
+    not pass through the point, and where both parameters are the same.
 
     **Example:**
 
@@ -82,6 +94,8 @@ def locus(
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
+    if isinstance(point, EquilibriumPoint):
+        return equilibrium_locus(point, where, stop, kind, method, throw)
     known = curves_through(point)
     kind = known[0] if kind is None and len(known) == 1 else str(kind)
     if kind not in known:
@@ -132,9 +146,9 @@ class Locus(Points):
     r"""A curve of special points in the plane of two parameters, $H(y, \lambda_1, \lambda_2) = 0$, from `locus`.
 
     **Attributes:** `kind`: the kind of the special points. In the order along the curve: `values`, shape `(points, 2)`; `x`,
-    `(points, n)`; `periods`; `multipliers`, `(points, n)`, at grazing with the jump at the touched guard; `residuals`.
-    `neutral`, `special_points`, `result`. `touch`: of grazing. `accept`, `method`: the largest residual, and the method of
-    `locus`. `TypeError` for reading these under `jit`.
+    `(points, n)`; `periods`; `multipliers`, `(points, n)`, at grazing with the jump at the touched guard; `residuals`. `neutral`,
+    `special_points`, `result`. `parameters`: the names of both. `touch`: of grazing. `accept`, `method`: the largest residual,
+    and the method of `locus`. `TypeError` for reading these under `jit`.
 
     A curve of Neimark-Sacker points, $\mu_1 \mu_2 = 1$, passes through the resonances 1:1 and 1:2, beyond which the pair is real:
     neutral saddles.
@@ -154,6 +168,11 @@ class Locus(Points):
         ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in values[[0, -1]])
         whole = Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", [])
         return (whole, special_points_table(self.located)) if self.located else (whole,)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of both parameters."""
+        return [leaf_names(self.unfolding.params)[each] for each in self.unfolding.free]
 
     @property
     def values(self) -> np.ndarray:

@@ -193,15 +193,16 @@ class Balance(eqx.Module):
         return self.start.params
 
     def split(self, v: Array) -> tuple[Array, Params, Scalar]:
-        """State, parameters and the value of the free one, from `v`."""
-        value = self.origin[0] + v[-1] * self.scale[0]
-        x = self.start.x.at[: v.size - 1].set(v[:-1] * self.state_scale)
-        return x, with_leaves(self.params, self.free, value[None]), value
+        """State, parameters and the value of the first free one, from `v`."""
+        k = v.size - len(self.free)
+        values = self.origin + v[k:] * self.scale
+        x = self.start.x.at[:k].set(v[:k] * self.state_scale)
+        return x, with_leaves(self.params, self.free, values), values[0]
 
-    def join(self, x: Array, value: Scalar) -> Array:
-        """The unknowns `v` of a state and a value of the free parameter."""
+    def join(self, x: Array, values: Array) -> Array:
+        """The unknowns `v` of a state and values of the free parameters."""
         y = x[: flowing(self.start.system, self.start.mode)]
-        return jnp.append(y / self.state_scale, (value - self.origin[0]) / self.scale[0])
+        return jnp.append(y / self.state_scale, (values - self.origin) / self.scale)
 
     def residual(self, v: Array) -> tuple[Array, Reached]:
         """The scaled `F`, shape `(k,)`."""
@@ -218,7 +219,7 @@ class Balance(eqx.Module):
         good = reached.residual <= accept * jnp.maximum(1, jnp.max(jnp.abs(v)))
         return dataclasses.replace(reached, result=choose(good, RESULTS.successful, RESULTS.no_equilibrium))
 
-    def at(self, v: Array) -> Equilibrium:
-        """The equilibrium at a point of its branch."""
+    def at(self, v: Array, scale: Array | float = 0.0) -> Equilibrium:
+        """The equilibrium at a point of its branch. `scale`: the least size of the state."""
         x, params, _ = self.split(v)
-        return equilibrium_at(self.start.system, self.start.mode, x, params)
+        return equilibrium_at(self.start.system, self.start.mode, x, params, scale)

@@ -189,17 +189,20 @@ def _found(system: HybridSystem, mode: str, guess: State, params: Params, most: 
     return dataclasses.replace(found, iterations=jax.lax.stop_gradient(iterations).astype(int))
 
 
-def equilibrium_at(system: HybridSystem, mode: str, x: State, params: Params) -> Equilibrium:
-    """The record of an equilibrium at `x`, without further iterations."""
+def equilibrium_at(
+    system: HybridSystem, mode: str, x: State, params: Params, scale: Array | float = 0.0
+) -> Equilibrium:
+    """The record of an equilibrium at `x`, without further iterations. `scale`: the least size of the state."""
+    scale = jnp.maximum(size_of(x), scale)
     k = flowing(system, mode)
     residual, jacobian, _ = with_columns(lambda y: (balance(system, mode, x.at[:k].set(y), params), None), x[:k])
     # At other times too: whether a field computes with the time does not say whether it depends on it.
     later = [balance(system, mode, x, params, time) for time in TIMES]
     largest = jnp.max(jnp.abs(jnp.stack([residual, *later])))
     # The terms of the equation are as large as they are one size of the state away.
-    away = balance(system, mode, x.at[:k].add(size_of(x)), params)
+    away = balance(system, mode, x.at[:k].add(scale), params)
     terms = jnp.max(jnp.where(jnp.isfinite(away), jnp.abs(away), 0), initial=0)
-    size = jnp.maximum(jnp.max(jnp.abs(jacobian), initial=0) * size_of(x), terms)
+    size = jnp.maximum(jnp.max(jnp.abs(jacobian), initial=0) * scale, terms)
     sound = jax.lax.stop_gradient(largest <= rounding(x) * size)
     nan = lambda value: nan_unless(sound, value)
     return Equilibrium(

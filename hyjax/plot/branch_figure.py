@@ -2,15 +2,15 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from .._continuation.detection import each_once
 from .._continuation.grazing import ENDS
+from .._continuation.special_points import SpecialPoint
 from .._results.labels import chosen_unit, named_params, units_of
-from .._system.where import leaf_names
 from .figure import COLOURS, GREY, open_axes, PALE, symbol, telling, unit, with_unit
 from .setting import axis_of, put_title, title_of
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from .._continuation.branch import Branch, Height
     from .._continuation.equilibrium_branch import EquilibriumBranch
+    from .._continuation.equilibrium_locus import EquilibriumLocus
     from .._continuation.locus import Locus
-    from .._continuation.special_points import SpecialPoint
     from .._sweep.bifurcation_diagram import Diagram
 
 
@@ -181,7 +181,7 @@ def equilibrium_diagram(
 
 
 def locus_diagram(
-    loci: "Locus | Sequence[Locus]",
+    loci: "Locus | EquilibriumLocus | Sequence[Locus | EquilibriumLocus]",
     ax: "matplotlib.axes.Axes | None" = None,
     parameters: tuple[str, str] = ("", ""),
 ) -> "matplotlib.axes.Axes":
@@ -210,10 +210,12 @@ def locus_diagram(
     loci = list(loci) if isinstance(loci, Sequence) else [loci]
     axes = open_axes(ax, (5.4, 4.2))
     kinds: list[str] = []
-    fewest = min(locus.unfolding.problem.strides for locus in loci)
-    for locus in loci:
-        strides = locus.unfolding.problem.strides
-        kind = MARKS[locus.kind][1] + (f", {strides} strides" if strides > fewest else "")
+    # Of orbits the problem, of equilibria one of them.
+    unfoldings: list[Any] = [locus.unfolding for locus in loci]
+    about = [each.start if hasattr(each, "start") else each.problem for each in unfoldings]
+    strides = [getattr(each, "strides", 1) for each in about]
+    for locus, many in zip(loci, strides, strict=True):
+        kind = MARKS[locus.kind][1] + (f", {many} strides" if many > min(strides) else "")
         kinds += [] if kind in kinds else [kind]
         k = kinds.index(kind)
         neutral, colour = locus.neutral, COLOURS[k % len(COLOURS)]
@@ -222,20 +224,22 @@ def locus_diagram(
         axes.plot(*np.where(inside, np.nan, locus.values.T), color=colour, lw=1.6, label=kind)
         if neutral.any():
             axes.plot(*np.where(neutral, locus.values.T, np.nan), color=colour, lw=1, ls=":", label="neutral saddle")
-    for point in each_once([point for locus in loci for point in locus.located or ()]):
+    located = [point for locus in loci for point in locus.located or ()]
+    orbits = [point for point in located if isinstance(point, SpecialPoint)]
+    for point in [*each_once(orbits), *(point for point in located if not isinstance(point, SpecialPoint))]:
         axes.plot(*point.values, "o", color="black", ms=4, zorder=4, gid=point.kind)
         text = point.kind.removeprefix("resonance-").replace("neimark-sacker", "NS")
         axes.annotate(text, tuple(point.values), (4, 4), textcoords="offset points", fontsize=8)
     _legend_of(axes)
-    params, free = loci[0].unfolding.params, loci[0].unfolding.free
-    own, about = [leaf_names(params)[i] for i in free], named_params(params)
-    printed = [chosen_unit(about.get(name, (0, {}))[1].get("units", ""), params) for name in own]
+    params, own = loci[0].unfolding.params, loci[0].parameters
+    known = named_params(params)
+    printed = [chosen_unit(known.get(name, (0, {}))[1].get("units", ""), params) for name in own]
     across, up = (
         axis_of(name, 0.0, unit, label=label)[1] for name, unit, label in zip(own, printed, parameters, strict=True)
     )
     axes.set(xlabel=across, ylabel=up)
     if ax is None:
-        put_title(axes.figure, title_of(None, params, without=own, system=loci[0].unfolding.problem.system), 11)
+        put_title(axes.figure, title_of(None, params, without=own, system=about[0].system), 11)
     return axes
 
 
@@ -393,6 +397,6 @@ def diagram_figure(diagram: "Diagram", ax: "matplotlib.axes.Axes | None" = None)
     _legend_of(axes, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=9)
     if ax is None:
         params = branch.unfolding.params
-        own = [leaf_names(params)[i] for i in diagram.loci[0].unfolding.free]
+        own = diagram.loci[0].parameters
         put_title(axes.figure, title_of(None, params, without=own, system=branch.unfolding.problem.system), 11)
     return axes

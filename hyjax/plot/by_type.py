@@ -2,6 +2,7 @@
 
 from .._continuation.branch import Branch
 from .._continuation.equilibrium_branch import EquilibriumBranch
+from .._continuation.equilibrium_locus import EquilibriumLocus
 from .._continuation.locus import Locus
 from .._fit.fitted import Fitted
 from .._flow.trajectory import Trajectory
@@ -39,6 +40,7 @@ FIGURES = {
     Diagram: diagram_figure,
     Entrainment: tongue_figure,
     EquilibriumBranch: equilibrium_diagram,
+    EquilibriumLocus: locus_diagram,
     Estimates: estimate_figure,
     Filtered: lambda filtered, measurements=None: estimate_figure(filtered.estimates, measurements, filtered.events),
     Fitted: fit_figure,

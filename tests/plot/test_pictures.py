@@ -125,10 +125,8 @@ def test_loci():
     values = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1)
     params = {"a": jnp.array(1.0), "b": jnp.array(2.0), "c": jnp.array(3.0)}
     about = SimpleNamespace(params=params, free=(0, 1), problem=SimpleNamespace(system=LOGISTIC, strides=1))
-    loci = [
-        SimpleNamespace(values=scale * values, kind=kind, unfolding=about, located=None, neutral=np.zeros(20, bool))
-        for scale, kind in ((1, "fold"), (2, "grazing"))
-    ]
+    own = {"unfolding": about, "located": None, "neutral": np.zeros(20, bool), "parameters": ["a", "b"]}
+    loci = [SimpleNamespace(values=scale * values, kind=kind, **own) for scale, kind in ((1, "fold"), (2, "grazing"))]
     return plot.locus_diagram(loci).figure  # pyright: ignore
 
 
@@ -143,8 +141,8 @@ def test_diagram_over_two_parameters():
     values, none = np.stack([np.linspace(0, 1, 20), np.linspace(0, 1, 20) ** 2], axis=1), np.zeros(20, bool)
     resonance = SimpleNamespace(kind="resonance-1:4", values=np.array([0.5, 0.25]))
     loci = [
-        SimpleNamespace(values=values, kind="neimark-sacker", unfolding=about(1), located=(resonance,), neutral=none),
-        SimpleNamespace(values=1 - values, kind="fold", unfolding=about(2), located=None, neutral=none),
+        SimpleNamespace(kind=kind, values=each, unfolding=about(k), located=points, neutral=none, parameters=["a", "b"])
+        for k, kind, each, points in ((1, "neimark-sacker", values, (resonance,)), (2, "fold", 1 - values, None))
     ]
     period = np.arange(12).reshape(4, 3)
     attractors = xarray.Dataset(

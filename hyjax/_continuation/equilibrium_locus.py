@@ -1,0 +1,325 @@
+r"""Loci of equilibria: curves of folds or of Hopf points over two parameters, with their points of codimension two.
+
+The unknowns are the state and both parameters; $F = 0$ and the corner $g$ of a bordered matrix, see `codimension_two.py`: for a
+fold of $A = F_y$, for a Hopf point of the matrix with the eigenvalues $\mu_i + \mu_j$, $i < j$,
+
+$$A_{ik} \delta_{jl} + \delta_{ik} A_{jl} - A_{il} \delta_{jk} - \delta_{il} A_{jk}, \qquad i < j,\ k < l.$$
+
+So a curve of Hopf points passes smoothly through a Bogdanov-Takens point, beyond which $\mu_1 + \mu_2 = 0$ is real: a neutral
+saddle. Points of codimension two are zeros of functions along the curve:
+
+| kind | on the locus of | function |
+|---|---|---|
+| cusp | folds | the tangent's components along the parameters, which turn around |
+| bogdanov-takens | folds; Hopf points | the derivative of $\det(A - z)$ at $z = 0$; $\mu_1 \mu_2$ of the pair |
+| generalized-hopf | Hopf points | $\operatorname{Re} c$ of the normal form, times $\prod \mu$ of the others |
+| fold-hopf | folds; Hopf points | $\prod (\mu_i + \mu_j)$, and $\prod \mu$, of the other eigenvalues |
+
+Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 8 and Sec. 10.2; Govaerts (2000), ch. 3, 4, 8.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._numerics.eager import short_run
+from .._numerics.linearize import with_columns
+from .._results.registry import draw
+from .._results.shown import computed, computed_once, Shown
+from .._results.table import Table
+from .._system.results import described_code, RESULTS
+from .._system.types import Scalar
+from .._system.where import leaf_names, one_leaf, Where
+from ..phase.equilibrium import Equilibrium, rounding
+from .branch import columns_of
+from .codimension_two import corner, STILL
+from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, result_of, Stop
+from .equilibrium_branch import EquilibriumPoint, hopf_form
+from .location import Followed, Place, places_of, zero_between
+from .unfolding import Balance
+
+# The curves that pass through a point, and what each point of codimension two is.
+CURVES = {
+    "fold": ("fold",), "hopf": ("hopf",), "bogdanov-takens": ("fold", "hopf"), "generalized-hopf": ("hopf",),
+    "fold-hopf": ("fold", "hopf"),
+}  # fmt: skip
+# The largest residual, in units of that of an equilibrium: the condition has second derivatives.
+LOOSER = 16.0
+MEANINGS = {
+    "cusp": "two curves of folds end: between them there are three equilibria",
+    "bogdanov-takens": "two eigenvalues are zero: a curve of Hopf points begins at one of folds",
+    "generalized-hopf": "super- and subcritical Hopf points meet, and a curve of folds of periodic orbits begins",
+    "fold-hopf": "an eigenvalue is zero and a pair is imaginary: curves of folds and Hopf points touch",
+}
+
+
+class Degenerate(eqx.Module):
+    """The equation `F = 0` of an equilibrium with the condition `g = 0` of a fold or Hopf point. `balance`: of two parameters."""
+
+    balance: Balance
+    kind: str = eqx.field(static=True)
+
+    params = property(lambda self: self.balance.params)
+    free = property(lambda self: self.balance.free)
+    origin = property(lambda self: self.balance.origin)
+    scale = property(lambda self: self.balance.scale)
+
+    def evaluate(self, v: Array):
+        """`(H, dH/dv, reached)`."""
+
+        def residual(v):
+            F, A, reached = with_columns(lambda y: self.balance.residual(jnp.append(y, v[-2:])), v[:-2])
+            return jnp.append(F, corner(A if self.kind == "fold" else _sums(A))), reached
+
+        return with_columns(residual, v)
+
+    def at(self, v: Array) -> Equilibrium:
+        """The equilibrium, which may be at the origin."""
+        return self.balance.at(v, self.balance.state_scale)
+
+    def judged(self, v: Array, reached, accept: Array | float):
+        """The verdict on a root."""
+        return self.balance.judged(v, reached, accept)
+
+
+def _sums(A: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
+    """The matrix whose eigenvalues are the sums of two of `A`."""
+    (i, j), one = np.triu_indices(len(A), 1), jnp.eye(len(A), dtype=A.dtype)
+    minor = lambda p, q: p[i][:, i] * q[j][:, j] - p[i][:, j] * q[j][:, i]
+    return minor(A, one) + minor(one, A)
+
+
+class EquilibriumLocus(Shown):
+    r"""A curve of folds or of Hopf points of equilibria in the plane of two parameters, from `locus`.
+
+    **Attributes:** `kind`: `fold` or `hopf`. In the order along the curve: `values` of both parameters, shape `(points, 2)`, that
+    of the branch first; `x`, states, `(points, n)`; `eigenvalues`, largest real part first, `(points, k)`; `frequencies`,
+    $\omega$ of Hopf points in units of 1/time, NaN at neutral saddles and of folds; `neutral`; `residuals`, scaled. `equilibria`:
+    the same points as a batch of `Equilibrium`. `parameters`: the names of both. `special_points`, `located`, `result`.
+    `unfolding`, `curves`, `accept`, `method`:
+    the scaled equation of the equilibrium, the curves in all directions, the largest residual, the method of `locus`.
+    `TypeError` for reading the points under `jit`.
+
+    **Example:**
+
+    >>> field = lambda t, x, p: jnp.stack([x[1], p["a"] + p["b"] * x[1] + x[0] ** 2 + x[0] * x[1]])
+    >>> system = hj.HybridSystem({"flow": hj.Mode(field, ("x", "y"))}, ())
+    >>> params = {"a": jnp.array(-0.3), "b": jnp.array(0.2)}
+    >>> rest = hj.phase.equilibrium(system, "flow", jnp.array([-0.5, 0.0]), params)
+    >>> branch = hj.continuation(rest, where=lambda p: p["a"], stop=(-0.5, 0.1))
+    >>> hopf, fold = branch.special_points
+    >>> folds = hj.locus(fold, where=lambda p: p["b"], stop=-0.2)
+    >>> for point in folds.special_points:
+    ...     print(point.kind, abs(point.value).round(9))
+    ...
+    bogdanov-takens [0. 0.]
+
+    Source: Kuznetsov (2004), ch. 8 and Sec. 10.2.
+    """
+
+    unfolding: Balance
+    curves: Curve
+    accept: Scalar
+    kind: str = eqx.field(static=True)
+    method: PseudoArclength = eqx.field(static=True)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of both parameters."""
+        return [leaf_names(self.unfolding.params)[each] for each in self.unfolding.free]
+
+    @property
+    def values(self) -> np.ndarray:
+        """Values of both parameters, shape `(points, 2)`."""
+        equation = self.unfolding
+        return np.asarray(equation.origin + self._points["v"][:, -2:] * equation.scale)
+
+    @property
+    def equilibria(self) -> Equilibrium:
+        """All points as a batch of equilibria."""
+        return computed_once(_equilibria_of, self)
+
+    @property
+    def x(self) -> np.ndarray:
+        """States, shape `(points, n)`."""
+        return np.asarray(self.equilibria.x)
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues, largest real part first, shape `(points, k)`."""
+        return np.asarray(self.equilibria.eigenvalues)
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        r"""$\omega$, shape `(points,)`."""
+        squares = np.array([np.prod(_apart(self.kind, row)[0]).real for row in self.eigenvalues])
+        return np.sqrt(np.where((squares > 0) & (self.kind == "hopf"), squares, np.nan))
+
+    @property
+    def neutral(self) -> np.ndarray:
+        """Whether a point is a neutral saddle, of two real eigenvalues, where no orbit is born, shape `(points,)`."""
+        return np.isnan(self.frequencies) & (self.kind == "hopf")
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Largest residuals of the scaled equation, shape `(points,)`."""
+        return self._points["residuals"]
+
+    @property
+    def result(self) -> RESULTS:
+        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
+        return result_of(self.curves)
+
+    @property
+    def special_points(self) -> tuple[EquilibriumPoint, ...]:
+        """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
+        `bogdanov-takens`, `fold-hopf`; of Hopf points `bogdanov-takens`, `generalized-hopf`, `fold-hopf`."""
+        return computed_once(_search, self)
+
+    @property
+    def located(self) -> tuple[EquilibriumPoint, ...] | None:
+        """`special_points` if they have been located; otherwise `None`, without a search."""
+        return computed(self).get(_search)
+
+    def plot(self, ax=None):
+        """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
+        return draw(self, ax)
+
+    @property
+    def _points(self) -> dict[str, Any]:
+        return computed_once(_points_of, self)
+
+    def _tables(self):
+        names = ", ".join(self.parameters)
+        ends = [", ".join(f"{each:.10g}" for each in row) for row in self.values[[0, -1]]]
+        rows = [(names, f"({ends[0]}) to ({ends[1]})"), ("result", described_code(self.result))]
+        whole = Table(f"Locus of {self.kind}: {len(self.values)} points, mode {self.unfolding.start.mode}", rows)
+        points = [(each.kind, ", ".join(f"{v:.13g}" for v in each.value), each.meaning) for each in self.located or ()]
+        return (whole, Table("", points, ("special point", names, "meaning"))) if points else (whole,)
+
+
+def equilibrium_locus(
+    point: EquilibriumPoint, where: Where, stop: Stop, kind: str | None, method: PseudoArclength, throw: bool
+) -> EquilibriumLocus:
+    """`locus` of a point of equilibria."""
+    known = CURVES.get(point.kind, ())
+    kind = known[0] if kind is None and len(known) == 1 else str(kind)
+    if kind not in known:
+        remedy = f"kind={kind} must be one of {', '.join(known)}." if known else "no curve is followed from there."
+        raise ValueError(f"locus: at a {point.kind} point of equilibria {remedy}")
+    old, start = point.balance, point.equilibrium
+    second = one_leaf(where, start.params, "locus")
+    first, *own = [each for each in old.free if each != second] or [None]
+    if first is None or own:
+        raise ValueError(
+            "locus: where picks the parameter of the branch; pick a second one, and at a point of a locus one of its two."
+        )
+    leaves = jax.tree.leaves(start.params)
+    values = jnp.stack([jnp.asarray(leaves[each], start.x.dtype) for each in (first, second)])
+    interval = interval_to(stop, values[1], "locus", behind=0.0)
+    scale = jnp.stack([old.scale[old.free.index(first)], interval.span])
+    balance = Balance(start, (first, second), old.state_scale, old.time_scale, values - 4 * scale, scale)
+    v0 = balance.join(start.x, values)
+    natural, accept = jnp.zeros_like(v0).at[-1].set(1), jnp.asarray(LOOSER * rounding(start.x), v0.dtype)
+    ways, equation = interval.ways[:, None] * natural, Degenerate(balance, kind)
+    starts, borders = (jnp.broadcast_to(each, ways.shape) for each in (v0, natural))
+    curves = curves_from(equation, starts, borders, ways, interval, method, accept)
+    found = EquilibriumLocus(balance, curves, accept, kind, method)
+    return raise_branch("locus", found) if throw else found
+
+
+@short_run
+def _equilibria(equation: Balance, v: Array) -> Equilibrium:
+    return jax.vmap(lambda v: equation.at(v, equation.state_scale))(v)
+
+
+def _equilibria_of(found: EquilibriumLocus) -> Equilibrium:
+    return _equilibria(found.unfolding, jnp.asarray(found._points["v"]))
+
+
+def _points_of(found: EquilibriumLocus) -> dict[str, Any]:
+    return columns_of(found.curves)
+
+
+@short_run
+def _witness(equation: Degenerate, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+    """No test functions, and the scaled eigenvalues."""
+    values = equation.at(v).eigenvalues
+    return {}, values * equation.balance.time_scale.astype(values.dtype)
+
+
+def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The eigenvalues that are critical all along a locus, and the others."""
+    pairs = itertools.combinations(range(len(values)), 2)
+    k = [int(np.argmin(np.abs(values)))] if kind == "fold" else [*min(pairs, key=lambda k: abs(np.sum(values[[*k]])))]
+    return values[k], np.delete(values, k)
+
+
+def _search(found: EquilibriumLocus) -> tuple[EquilibriumPoint, ...]:
+    equation, kind = Degenerate(found.unfolding, found.kind), found.kind
+    curve = Followed(equation, len(found.curves.count), found.method, found.accept, _witness)
+    others = lambda place: _apart(kind, place.values)[1]
+    product = lambda values: float(np.prod(values).real)
+    square = lambda place: product(_apart(kind, place.values)[0])
+    sums = lambda values: [a + b for a, b in itertools.combinations(values, 2)]
+    rest = lambda place: [product(np.delete(place.values, k)) for k in range(len(place.values))]
+    points: list[tuple[float, EquilibriumPoint]] = []
+    for a, b in itertools.pairwise(places_of(curve, found._points)):
+        tests: dict[str, Callable[[Place], float]] = {}
+        if kind == "fold":
+            turn = b.near.tangent[-2:] - a.near.tangent[-2:]
+            tests["cusp"] = lambda place, turn=turn: float(place.near.tangent[-2:] @ turn)
+            tests |= {
+                "bogdanov-takens": lambda place: float(np.sum(rest(place))),
+                "fold-hopf": lambda place: product(sums(others(place))),
+            }
+        else:
+            tests |= {"bogdanov-takens": square, "fold-hopf": lambda place: product(others(place))}
+            if min(square(a), square(b)) > 0:
+                tests["generalized-hopf"] = lambda place: (
+                    _lyapunov(equation, place, square(place)) * product(others(place))
+                )
+        for name, test in tests.items():
+            place = zero_between(curve, a, b, test) if (test(a) >= 0) != (test(b) >= 0) else None
+            if place is not None and (point := _point(equation, name, place)):
+                points.append((place.s, point))
+    return tuple(point for _, point in sorted(points, key=lambda each: each[0]))
+
+
+def _alone(equation: Degenerate, v: Array) -> tuple[Balance, Array]:
+    """The equation with the parameter of the branch alone, and its unknowns."""
+    both = equation.balance
+    one = dataclasses.replace(
+        both, start=equation.at(v), free=both.free[:1], origin=both.origin[:1], scale=both.scale[:1]
+    )
+    return one, v[:-1]
+
+
+def _lyapunov(equation: Degenerate, place: Place, square: float) -> float:
+    frequency = jnp.sqrt(jnp.asarray(square, place.near.v.dtype)) / equation.balance.time_scale
+    return float(hopf_form(*_alone(equation, jnp.asarray(place.near.v)), frequency).c.real)
+
+
+def _point(equation: Degenerate, kind: str, place: Place) -> EquilibriumPoint | None:
+    """The special point at a place; `None` where it is none."""
+    v, balance = jnp.asarray(place.near.v), equation.balance
+    critical, others = _apart(equation.kind, place.values)
+    pair = critical if equation.kind == "hopf" else _apart("hopf", others)[0] if len(others) > 1 else np.zeros(2)
+    square = float(np.prod(pair).real)
+    if (kind == "cusp" and np.linalg.norm(place.near.tangent[-2:]) > STILL) or (kind == "fold-hopf" and not square > 0):
+        return None
+    nan, form = jnp.full((), jnp.nan, v.dtype), None
+    frequency = jnp.sqrt(jnp.asarray(square, v.dtype)) / balance.time_scale if kind.endswith("-hopf") else nan
+    if kind == "generalized-hopf":
+        form = hopf_form(*_alone(equation, v), frequency)
+    return EquilibriumPoint(
+        balance.origin + v[-2:] * balance.scale, equation.at(v), frequency, nan, jnp.asarray(place.near.residual),
+        v, balance, form, None, kind=kind, meaning=MEANINGS[kind],
+    )  # fmt: skip
