@@ -90,3 +90,21 @@ def map_of(step, *extra):
 
 def logistic(x, p):
     return p["r"] * x * (1 - x)
+
+
+def falling_drops() -> hj.HybridSystem:
+    """Two drops that fall each by a transition of its own, into a mode that is named by the drop that has fallen; once a year the
+    height h above 1/2 becomes r h - h^3, that of the right drop with another r, and its floor is elsewhere."""
+
+    def grow(t, x, p):
+        rises = x[:2] - 1.5
+        return jnp.append(0.5 + (p["r"] + p["other"] * jnp.array([0.0, 1.0])) * rises - rises**3, 0.0)
+
+    mode = hj.Mode(lambda t, x, p: jnp.array([-1.0, -1.0, 1.0]), ("left", "right", "clock"))
+    left, right = ((lambda t, x, p, k=k: x[k] - k * p["floor"], lambda t, x, p, k=k: x.at[k].set(2.0)) for k in (0, 1))
+    ways = (
+        hj.Transition("new", "left_fallen", *left), hj.Transition("new", "right_fallen", *right),
+        hj.Transition("left_fallen", "both", *right), hj.Transition("right_fallen", "both", *left),
+        hj.Transition("both", "new", lambda t, x, p: 1 - x[2], grow),
+    )  # fmt: skip
+    return hj.HybridSystem(dict.fromkeys(("new", "left_fallen", "right_fallen", "both"), mode), ways)

@@ -182,7 +182,7 @@ def follow_curve(
     bounds: Interval,
     method: PseudoArclength,
     accept: Array | float,
-    judge: Judge | None,
+    judge: Judge,
     state: CurveState | None = None,
     attempts: Array | float = jnp.inf,
 ) -> CurveState:
@@ -190,7 +190,7 @@ def follow_curve(
     curve whose first point lies outside is not started.
 
     **Arguments:** `v0`, `border`, `along`: shape `(k + 1,)`; the first tangent has a positive product with `along`. `accept`:
-    largest residual of a point. `judge`: the verdict on a point, if it is not that of its strides. `state`: where the curve goes
+    largest residual of a point. `judge`: the verdict on a point. `state`: where the curve goes
     on, by default `start_of_curve`. `attempts`: after so many steps tried it is interrupted.
     """
     low, high = bounds.low, bounds.high
@@ -214,7 +214,7 @@ def follow_curve(
         most = jnp.where(first, jnp.where(h > 0, 20, 1), method.max_iterations)
         root = newton(bordered, predicted, max_iterations=most, accept=accept)
         jacobian, aux = root.aux
-        aux = aux if judge is None else judge(root.y, aux)
+        aux = judge(root.y, aux)
         tangent = tangent_to(jacobian, jnp.where(first, along, t))
         straight = first | (tangent @ t > 0.9)
         near = first | landing | (jnp.sqrt(jnp.sum((root.y - v) ** 2)) < 3 * jnp.abs(far))

@@ -321,7 +321,7 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
         whole = solved(nothing, best.values[None] / found.problem.unknowns.scale)
         pays = whole.result == RESULTS.successful and _marked_square(best) >= float(whole.mean_square)
         best = dataclasses.replace(whole, matching=shown(nothing)) if pays else best
-    astray = best.result == RESULTS.successful and _events_off(best)[1]
+    astray = best.result == RESULTS.successful and _events_off(best, beyond_noise=True)
     return dataclasses.replace(best, result=RESULTS.unmatched_events) if astray else best
 
 
@@ -337,14 +337,15 @@ def _marked_square(fit: Fitted) -> float:
 
 def _suspicious(found: Fitted) -> bool:
     """Whether the fit failed, or an event is off by a quarter of the interval beside it, or by eight standard deviations."""
-    return not (found.result == RESULTS.successful or found.result == RESULTS.undetermined) or _events_off(found)[0]
+    return not (found.result == RESULTS.successful or found.result == RESULTS.undetermined) or _events_off(found)
 
 
-def _events_off(found: Fitted) -> tuple[bool, bool]:
-    """Whether an event is off by eight standard deviations, or by a quarter of the interval beside it; and whether the latter by
-    more than noise. Noise of unknown size is what most events are off by, unless that is a quarter of most intervals."""
+def _events_off(found: Fitted, beyond_noise: bool = False) -> bool:
+    """Whether an event is off by a quarter of the interval beside it, or by eight standard deviations; or `beyond_noise`, by such
+    a quarter and more than noise. Noise of unknown size is what most events are off by, unless that is a quarter of most
+    intervals."""
     assert found.problem is not None
-    off_at_all, unexplained = False, False
+    astray = False
     for record, predicted, residuals in zip(found.records, found.predicted, found.residuals, strict=True):
         rows = np.array([row for row, label in enumerate(record.labels) if label is not None], int)
         times, model = (np.asarray(each)[rows, 0] for each in (record.values, predicted))
@@ -354,13 +355,12 @@ def _events_off(found: Fitted) -> tuple[bool, bool]:
         if found.estimated:
             typical = np.nanmedian(off) if np.any(np.isfinite(off)) else 0.0
             # Six medians are four standard deviations.
-            noise, wild, unexplained = off <= 6 * typical, False, unexplained or bool(typical > np.median(between) / 4)
+            noise, wild, wide = off <= 6 * typical, False, typical > np.median(between) / 4
         else:
             size = np.abs(np.asarray(residuals)[rows, 0])
-            noise, wild = size < 4, np.any(size > 8)
-        off_at_all |= bool(wild or np.any(far))
-        unexplained |= bool(np.any(far & ~noise))
-    return off_at_all, unexplained
+            noise, wild, wide = size < 4, np.any(size > 8), False
+        astray |= bool(wide or np.any(far & ~noise) if beyond_noise else wild or np.any(far))
+    return astray
 
 
 def shown(matchings: Sequence[Matching]) -> tuple:

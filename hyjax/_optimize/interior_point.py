@@ -115,6 +115,17 @@ class SearchHistory(Shown):
         """The names of the codes, such as `no_crossing`."""
         return [str(code_of(int(number))) for number in np.ravel(np.asarray(self.codes))]
 
+    def with_row(self, i: Int[Array, ""], *row: Array) -> "SearchHistory":
+        """The history with the evaluation number `i`."""
+        columns, structure = jax.tree.flatten(self)
+        set_at = lambda column, new: column.at[i].set(jnp.asarray(new).astype(column.dtype))
+        return jax.tree.unflatten(structure, [set_at(*each) for each in zip(columns, row, strict=True)])
+
+
+def no_history(n: int, dtype) -> SearchHistory:
+    """The history before the first of `n` evaluations."""
+    return SearchHistory(*(jnp.zeros(n, each) for each in (dtype, dtype, dtype, bool, jnp.int32, jnp.int32)))
+
 
 # The filter: pairs of violation and barrier function that no accepted point may reach in both; infinite where there is none yet.
 Filter = Float[Array, "points 2"]
@@ -223,7 +234,6 @@ def start_search(program: NonlinearProgram, method: InteriorPoint, origin: Array
     infinite, no = jnp.full((), jnp.inf, dtype), lambda *shape: jnp.zeros(shape, bool)
     hessians = zeros(1 + e + i, n, n) if method.second_order else None
     point = PrimalDual(origin, jnp.ones(i, dtype), zeros(e + i), jnp.ones(i, dtype), zeros(n), zeros(n))
-    k = method.max_iterations
     return Search(
         phase=count + APPROACH, trial=point, point=point,
         sample=Sample(zeros(1 + e + i), zeros(1 + e + i, n), hessians, carry, cast(RESULTS, RESULTS.successful)),
@@ -231,7 +241,7 @@ def start_search(program: NonlinearProgram, method: InteriorPoint, origin: Array
         most=zeros(), secant=SIZE * jnp.eye(n, dtype=dtype), step=zeros(n), slope=zeros(), shift=zeros(), fraction=zeros(),
         reach=infinite, restoring=no(), gap=zeros(e + i), corrected=no(), rejected=count, changes=count,
         active=ActiveSet(no(i), no(n), no(n)), error=infinite, iterations=count,
-        history=SearchHistory(zeros(k), zeros(k), zeros(k), no(k), *(jnp.zeros(k, jnp.int32) for _ in range(2))),
+        history=no_history(method.max_iterations, dtype),
     )  # fmt: skip
 
 
@@ -261,20 +271,13 @@ def _iterate(program: NonlinearProgram, method: InteriorPoint, start: Array, sta
         ),
     )
     accepted = (after.rejected == 0) & (after.changes == 0) & sound
-    history = _recorded(program, state, unscaled, code, sound, accepted)
+    nan = jnp.where(sound, 0, jnp.nan)
+    history = state.history.with_row(
+        state.iterations, unscaled.values[0] + nan, infeasibility(program, unscaled) + nan,
+        largest(state.trial.u - state.point.u), accepted, jnp.maximum(state.phase, APPROACH), code._value,
+    )  # fmt: skip
     after = _with_next_trial(program, method, start, replace(after, iterations=state.iterations + 1, history=history))
     return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state)
-
-
-def _recorded(program: NonlinearProgram, state: Search, sample: Sample, code, sound, accepted) -> SearchHistory:
-    i, nan = state.iterations, jnp.where(sound, 0, jnp.nan)
-    row = (
-        sample.values[0] + nan, infeasibility(program, sample) + nan, largest(state.trial.u - state.point.u), accepted,
-        jnp.maximum(state.phase, APPROACH), code._value,
-    )  # fmt: skip
-    columns, structure = jax.tree.flatten(state.history)
-    set_at = lambda column, new: column.at[i].set(jnp.asarray(new).astype(column.dtype))
-    return jax.tree.unflatten(structure, [set_at(column, new) for column, new in zip(columns, row, strict=True)])
 
 
 def after_approach(program: NonlinearProgram, start: Array, state: Search, sample: Sample, sound: Flag) -> Search:

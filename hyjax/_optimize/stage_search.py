@@ -17,7 +17,17 @@ from jaxtyping import Array, Bool, Float, Int
 from .._numerics.trees import select
 from .._system.results import choose, RESULTS
 from .._system.types import Flag
-from .interior_point import allows, DONE, empty_filter, Filter, InteriorPoint, judged_step, SearchHistory, with_point
+from .interior_point import (
+    allows,
+    DONE,
+    empty_filter,
+    Filter,
+    InteriorPoint,
+    judged_step,
+    no_history,
+    SearchHistory,
+    with_point,
+)
 from .stages import (
     barrier_value,
     evaluate,
@@ -77,14 +87,12 @@ def begin(program: StageProgram, method: InteriorPoint, point: Staged, warm: Fla
     dtype = point.states.dtype
     zero, none, no = jnp.zeros((), dtype), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
     sample = no_sample(program.sizes, point)
-    k = method.max_iterations
-    reals, whole = jnp.zeros(k, dtype), jnp.zeros(k, jnp.int32)
-    history = SearchHistory(reals, reals, reals, jnp.zeros(k, bool), whole, whole)
     return StageSearch(
         phase=jnp.where(warm, BARRIER, BEGIN).astype(jnp.int32), trial=point, point=point, sample=sample,
         mu=jnp.where(warm, WARM, PART * method.barrier).astype(dtype), filter=empty_filter(dtype), most=zero + jnp.inf,
         step=jax.tree.map(jnp.zeros_like, point), slope=zero, fraction=zero, dual=zero, shift=zero, restoring=no,
-        restorations=none, rejected=none, error=zero + jnp.inf, violation=zero + jnp.inf, iterations=none, history=history,
+        restorations=none, rejected=none, error=zero + jnp.inf, violation=zero + jnp.inf, iterations=none,
+        history=no_history(method.max_iterations, dtype),
     )  # fmt: skip
 
 
@@ -108,11 +116,7 @@ def _iterate(program: StageProgram, method: InteriorPoint, state: StageSearch) -
     # Before the first evaluation slacks are not known.
     violation = jnp.where(state.phase == BEGIN, after.violation, residual(program, state.trial, sample, 0.0)[1])
     row = sample.value + nan, violation + nan, length, (after.rejected == 0) & sound, state.phase, code._value
-    columns, structure = jax.tree.flatten(state.history)
-    columns = [
-        column.at[i].set(jnp.asarray(new).astype(column.dtype)) for column, new in zip(columns, row, strict=True)
-    ]
-    after = replace(after, iterations=i + 1, history=jax.tree.unflatten(structure, columns))
+    after = replace(after, iterations=i + 1, history=state.history.with_row(i, *row))
     after = _with_next_trial(program, method, after)
     return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state)
 

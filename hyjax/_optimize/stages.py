@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._numerics.elimination import solver
+from .._numerics.elimination import solve_positive, solver
 from .._system.types import Flag, Scalar
 from .interval import ASKED, fly
 from .newton_steps import keep_positive
@@ -162,15 +162,17 @@ def evaluate(program: StageProgram, point: Staged) -> StageSample:
 
 def no_sample(sizes: Sizes, point: Staged) -> StageSample:
     """A sample of zeros: its shapes without a trace of the functions."""
-    n, whole, m = sizes.stages, sizes.whole, sizes.inputs
-    zeros = lambda *shape: jnp.zeros(shape, point.states.dtype)
-    rows, equal, ending = point.dual.shape[1], point.multipliers.size, point.ending_dual.size
-    both = sizes.state + sizes.same + m
-    return StageSample(
-        zeros(n, whole), zeros(n, whole, whole), zeros(n, whole, m), zeros(n, rows), zeros(n, rows, whole), zeros(n, rows, m),
-        zeros(n, both, both), zeros(), zeros(whole), zeros(equal), zeros(equal, whole), zeros(ending), zeros(ending, whole),
-        zeros(whole, whole),
-    )  # fmt: skip
+    rows, equalities, ending = *point.dual.shape[1:], point.multipliers.size, point.ending_dual.size
+    both = sizes.state + sizes.same + sizes.inputs
+    known = sizes._asdict() | {
+        "whole": sizes.whole,
+        "rows": rows,
+        "equalities": equalities,
+        "ending": ending,
+        "both": both,
+    }
+    shapes = [[known[axis] for axis in each.dim_str.split()] for each in StageSample.__annotations__.values()]
+    return StageSample(*(jnp.zeros(shape, point.states.dtype) for shape in shapes))
 
 
 def first_costates(sample: StageSample) -> Float[Array, "stages whole"]:
@@ -287,7 +289,7 @@ def _step(program: StageProgram, point: Staged, sample: StageSample, mu, shift, 
         a, b, gap, q, cross, r, q_linear, r_linear = stage
         cost_b, pushed = cost @ b, cost @ gap + linear
         right = jnp.concatenate([cross.T + cost_b.T @ a, (r_linear + b.T @ pushed)[:, None], b.T @ held], axis=1)
-        solved, pivot = _solved(r + b.T @ cost_b, right)
+        solved, pivot = solve_positive(r + b.T @ cost_b, right)
         gain, own, by_held = -solved[:, :whole], -solved[:, whole], -solved[:, whole + 1 :]
         before = q + a.T @ cost @ a + right[:, :whole].T @ gain
         after = (
@@ -302,7 +304,7 @@ def _step(program: StageProgram, point: Staged, sample: StageSample, mu, shift, 
     (cost, own, held, square, free), (*laws, pivots) = jax.lax.scan(back, end, stages, reverse=True)
     # The free part of the start, and the multipliers.
     right = jnp.concatenate([(embedding.T @ own)[:, None], embedding.T @ held], axis=1)
-    solved, pivot = _solved(embedding.T @ cost @ embedding, right)
+    solved, pivot = solve_positive(embedding.T @ cost @ embedding, right)
     schur = square - right[:, 1:].T @ solved[:, 1:]
     multipliers = solver(schur)(right[:, 1:].T @ solved[:, 0] - free)
     first = -embedding @ (solved[:, 0] + solved[:, 1:] @ multipliers)
@@ -325,25 +327,6 @@ def _step(program: StageProgram, point: Staged, sample: StageSample, mu, shift, 
     )  # fmt: skip
     finite = jnp.all(jnp.isfinite(multipliers)) & jnp.all(jnp.isfinite(dx))
     return step, (jnp.minimum(jnp.min(pivots), pivot) > 0) & finite
-
-
-def _solved(matrix: Array, right: Array) -> tuple[Array, Scalar]:
-    """The solution for a symmetric matrix by elimination without exchanges, and its smallest pivot: positive where the matrix is
-    positive definite. Where it is not, the solution has no meaning."""
-    n = len(matrix)
-    row = np.arange(n, dtype=np.int32)[:, None]
-
-    def step(k, carry):
-        work, least = carry
-        leading = jax.lax.dynamic_slice_in_dim(work, k, 1)
-        pivot = jax.lax.dynamic_slice_in_dim(leading, k, 1, axis=1)
-        column = jax.lax.dynamic_slice_in_dim(work, k, 1, axis=1)
-        leading = leading / jnp.where(pivot > 0, pivot, 1)
-        return jnp.where(row == k, leading, work - column * leading), jnp.minimum(least, pivot[0, 0])
-
-    start = jnp.concatenate([matrix, right], axis=1), jnp.full((), jnp.inf, matrix.dtype)
-    work, least = jax.lax.fori_loop(np.int32(0), np.int32(n), step, start)
-    return work[:, n:], least
 
 
 def longest(point: Staged, step: Staged, mu: Scalar) -> tuple[Scalar, Scalar]:

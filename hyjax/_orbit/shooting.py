@@ -235,7 +235,7 @@ def onto_image(problem: Problem, guess: State, params: Params) -> tuple[State, A
         damping = jnp.clip(jnp.where(better, damping / 10, damping * 10), 1e-9, 1e6)
         normal = slope.T @ slope
         damped = normal + (damping * jnp.trace(normal) + jnp.finfo(y.dtype).tiny) * jnp.eye(n, dtype=y.dtype)
-        step = solve_positive(damped, slope.T @ (guess - image))
+        step = solve_positive(damped, slope.T @ (guess - image))[0]
         ends = jnp.where(~jnp.isfinite(least) | (settled & (tries > 0)), 1, 0)
         return tries + 1, y + step, y, image, slope, least, damping, ends
 

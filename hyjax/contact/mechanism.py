@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._numerics.elimination import smallest_pivot, solve_positive
+from .._numerics.elimination import solve_positive
 from .._system.results import nan_unless
 from .._system.types import Matrix, Params, Time
 
@@ -23,7 +23,11 @@ Motion = tuple[Float[Array, " contacts"], Float[Array, " rows"], Float[Array, " 
 
 def accelerated(mass: Float[Array, "m m"], force: Forces) -> Velocities:
     """The accelerations by forces, differentiable to every order; NaN where the mass matrix is not positive definite."""
-    solved = lambda _, right: nan_unless(smallest_pivot(mass) > 0, solve_positive(mass, right))
+
+    def solved(_, right):
+        found, pivot = solve_positive(mass, right)
+        return nan_unless(pivot > 0, found)
+
     return jax.lax.custom_linear_solve(lambda a: mass @ a, force, solved, symmetric=True)
 
 

@@ -184,7 +184,7 @@ def walker(
             (leaves, lands), _ = _on_feet(bare, (stance, swing), moved, 0 * q, params)
             # The momenta along the motions on the new foot, which its impulse does not change.
             along = lands.T @ bare._mass(moved, params)
-            after = solve_positive(along @ lands, along @ (leaves @ rate))
+            after = solve_positive(along @ lands, along @ (leaves @ rate))[0]
             if exchange is None:
                 return jnp.concatenate([theta, after])
             swap, rest = exchange.astype(q.dtype), jnp.asarray(params.reference[2:], q.dtype)

@@ -66,7 +66,8 @@ def test_points_whose_strides_fail_are_no_points_of_a_curve():
 
     up, no, method = jnp.array([0.0, 1.0]), jnp.array(False), hj.PseudoArclength()
     interval = Interval(jnp.array(-1.0), jnp.array(1.0), no, ~no, jnp.array(1.0), jnp.ones(1))
-    curve, *_ = follow_curve(evaluate, jnp.zeros(2), up, up, interval, method, 1e-12, None)
+    judge = lambda v, aux: aux
+    curve, *_ = follow_curve(evaluate, jnp.zeros(2), up, up, interval, method, 1e-12, judge)
     last = curve.v[curve.count - 1]
     assert curve.stuck and curve.last.result == hj.RESULTS.unexpected_transition
     # The last step tried is shorter than the shortest that the method takes.

@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+from systems import falling_drops
 
-import hyjax as hj
 from hyjax._testing import exchanges, is_symmetry
 from hyjax.models import quadruped_slip as quadruped
 
@@ -26,22 +26,8 @@ def images(names, a, b):
 
 
 def test_legs_with_transitions_of_their_own():
-    """Drops that fall each by a transition of its own: modes that are named by the drop that has fallen change places; unless one
-    drop grows otherwise."""
-
-    def end(t, x, p):
-        rises = x[:2] - 1.5
-        return jnp.append(0.5 + (p["r"] + p["other"] * jnp.array([0.0, 1.0])) * rises - rises**3, 0.0)
-
-    names = ("left", "right", "clock")
-    mode = hj.Mode(lambda t, x, p: jnp.array([-1.0, -1.0, 1.0]), names)
-    left, right = ((lambda t, x, p, k=k: x[k] - k * p["floor"], lambda t, x, p, k=k: x.at[k].set(2.0)) for k in (0, 1))
-    ways = (
-        hj.Transition("new", "left_fallen", *left), hj.Transition("new", "right_fallen", *right),
-        hj.Transition("left_fallen", "both", *right), hj.Transition("right_fallen", "both", *left),
-        hj.Transition("both", "new", lambda t, x, p: 1 - x[2], end),
-    )  # fmt: skip
-    system = hj.HybridSystem(dict.fromkeys(("new", "left_fallen", "right_fallen", "both"), mode), ways)
+    """Modes that are named by the drop that has fallen change places; unless one drop grows otherwise."""
+    system, names = falling_drops(), ("left", "right", "clock")
     states = {names: (np.zeros(8), np.random.default_rng(0).standard_normal((8, 3)))}
 
     def same(a, b, home="new", other=0.0, floor=0.0):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import falling_drops
 
 import hyjax as hj
 
@@ -267,22 +268,10 @@ def test_a_doubling_at_which_events_in_step_part():
 def test_drops_with_transitions_of_their_own():
     """x -> r x - x^3 for each drop, where the order in which they fall is one of modes: each of the drops alone, both, or one up
     and the other down, on either side; of the last three pairs each half has an order of its own."""
-
-    def grow(t, x, r):
-        rises = x[:2] - 1.5
-        return jnp.append(0.5 + r * rises - rises**3, 0.0)
-
-    mode = hj.Mode(lambda t, x, r: jnp.array([-1.0, -1.0, 1.0]), ("left", "right", "clock"))
-    left, right = ((lambda t, x, r, k=k: x[k], lambda t, x, r, k=k: x.at[k].set(2.0)) for k in (0, 1))
-    ways = (
-        hj.Transition("new", "left_fallen", *left), hj.Transition("new", "right_fallen", *right),
-        hj.Transition("left_fallen", "both", *right), hj.Transition("right_fallen", "both", *left),
-        hj.Transition("both", "new", lambda t, x, r: 1 - x[2], grow),
-    )  # fmt: skip
-    year = hj.HybridSystem(dict.fromkeys(("new", "left_fallen", "right_fallen", "both"), mode), ways)
-    step = hj.ReturnMap(year, sequence=("new", "left_fallen", "both"))
-    orbit = hj.periodic_orbit(step, jnp.array([0.5, 0.5, 0.0]), jnp.array(0.8))
-    (point,) = hj.continuation(orbit, where=lambda r: r, stop=1.2).special_points
+    step = hj.ReturnMap(falling_drops(), sequence=("new", "left_fallen", "both"))
+    params = {"r": jnp.array(0.8), "other": jnp.array(0.0), "floor": jnp.array(0.0)}
+    orbit = hj.periodic_orbit(step, jnp.array([0.5, 0.5, 0.0]), params)
+    (point,) = hj.continuation(orbit, where=lambda p: p["r"], stop=1.2).special_points
     assert abs(point.value - 1) < 1e-12 and len(point.kernel) == 3 and len(point.daughters) == 7
     assert sorted(point.isotropies().values()) == [(), (), (), ("left <> right",)]
     found = set()
