@@ -29,6 +29,7 @@ Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 3, 4, for the bordere
 import dataclasses
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -112,7 +113,7 @@ def _of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
     return matrix[i][:, i] * matrix[j][:, j] - matrix[i][:, j] * matrix[j][:, i] - jnp.eye(i.size, dtype=matrix.dtype)
 
 
-def search(curve: Followed, points: dict[str, np.ndarray]) -> tuple[SpecialPoint, ...]:
+def search(curve: Followed, points: dict[str, Any]) -> tuple[SpecialPoint, ...]:
     """The points of codimension two between the `points` of a locus, in their order along it."""
     places, touch, kind = places_of(curve, points), curve.equation.touch, curve.equation.kind
     if touch is not None:
@@ -192,14 +193,15 @@ def _slope(values: np.ndarray) -> float:
 
 
 def _cubic(equation: Condition, place: Place) -> float:
-    """The coefficient of the normal form whose sign decides between super- and subcritical."""
+    """The coefficient of the normal form whose sign decides between super- and subcritical, in units of the size of states."""
     kind, v, dF = equation.kind, *map(jnp.asarray, (place.near.v, place.near.jacobian[:-1]))
     form = FORMS[kind]._replace(parameters=0)
     critical = apart(kind, place.values)[0] if kind == PAIR else np.array([-1.0])
     critical = critical.astype(complex) / np.abs(critical)
     found = expansion(equation.unfolding, v, dF, jnp.asarray(critical), form)
     k = form.monomials.index((2, 1) if kind == PAIR else (3,))
-    return float((np.asarray(found.reduced)[k, 0] * np.conj(critical[0])).real)
+    coefficient = np.asarray(found.reduced)[k, 0] * np.conj(critical[0])
+    return float(coefficient.real) * float(equation.unfolding.state_scale) ** 2
 
 
 def _located(curve: Followed, name: str, test, a: Place, b: Place) -> tuple[float, SpecialPoint] | None:
@@ -281,7 +283,7 @@ def _chain(unfolding: Unfolding, v: Array, accept: Array) -> tuple[Scalar, Chain
     return jnp.max(jnp.abs(residual)), unfolding.rolled().judged(v, chain, accept)
 
 
-def _point(equation: Condition, name: str, place: Place, multiplier: complex) -> SpecialPoint:
+def _point(equation: Condition, name: str, place: Place, multiplier: complex | float) -> SpecialPoint:
     unfolding = equation.unfolding
     near = jax.tree.map(jnp.asarray, place.near._replace(jacobian=place.near.jacobian[:-1]))
     dtype = near.v.dtype

@@ -115,7 +115,7 @@ class SearchHistory(Shown):
         """The names of the codes, such as `no_crossing`."""
         return [str(code_of(int(number))) for number in np.ravel(np.asarray(self.codes))]
 
-    def with_row(self, i: Int[Array, ""], *row: Array) -> "SearchHistory":
+    def with_row(self, i: Int[Array, ""], *row: Array | np.ndarray) -> "SearchHistory":
         """The history with the evaluation number `i`."""
         columns, structure = jax.tree.flatten(self)
         set_at = lambda column, new: column.at[i].set(jnp.asarray(new).astype(column.dtype))

@@ -19,12 +19,13 @@ from test_continuation import mapping
 import hyjax as hj
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent.parent / "normal_forms_reference.json").read_text())
-HENON = mapping(
-    lambda u, p: jnp.stack(
-        [u[1], p["alpha"] - p["beta"] * u[0] - u[1] ** 2 + p["R"] * u[0] * u[1] + p["S"] * u[1] ** 3]
-    ),
-    2,
-)
+
+
+def generalized_henon(u, p):
+    return jnp.stack([u[1], p["alpha"] - p["beta"] * u[0] - u[1] ** 2 + p["R"] * u[0] * u[1] + p["S"] * u[1] ** 3])
+
+
+HENON = mapping(generalized_henon, 2)
 CUBE = mapping(
     lambda u, p: jnp.stack([u[1], u[2], p["M1"] + p["B"] * u[0] + p["M2"] * u[1] - u[2] ** 2 + p["k"] * u[0] * u[2]]),
     3,
@@ -156,13 +157,19 @@ def test_generalized_flip():
 
 
 @pytest.mark.slow
-def test_chenciner():
-    """The parameters at which the real part of the cubic coefficient is zero, of an independent computation."""
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
+def test_chenciner(unit):
+    """The parameters at which the real part of the cubic coefficient is zero, of an independent computation; in whatever unit the
+    state is measured, by whose square the coefficient changes."""
     record = REFERENCE["ghm_chenciner_S0.4_theta1.8_0"]
     alpha, beta, R, S = (record["params"][name] for name in ("alpha", "beta", "R", "S"))
-    locus = locus_from(*henon(record["x"][0], beta - 0.01, R, S), "neimark-sacker", "beta", "alpha", 0.2, (0.5, 1.6))
+    system, x, params = henon(record["x"][0], beta - 0.01, R, S)
+    if unit != 1:
+        system, x = mapping(lambda u, p: generalized_henon(u * unit, p) / unit, 2), [each / unit for each in x]
+    locus = locus_from(system, x, params, "neimark-sacker", "beta", "alpha", 0.2, (0.5, 1.6))
     check(locus, ("chenciner", beta, alpha))
-    check_form(locus.special_points[0], "ghm_chenciner_S0.4_theta1.8_0")
+    if unit == 1:
+        check_form(locus.special_points[0], "ghm_chenciner_S0.4_theta1.8_0")
 
 
 @pytest.mark.slow
