@@ -218,7 +218,7 @@ def attractor(
     found["lyapunov"] = found["exponents"][:, 0]
     if not chosen.several_modes:
         del found["mode"]
-    found["period"] = np.where(good, _period(found["x"], max_period), 0).astype(np.int32)
+    found["period"] = np.where(good, _period(found["x"], max_period, np.max(np.abs(flat), axis=1)), 0).astype(np.int32)
     found["result"] = found["result"].astype(np.int8)
 
     metadata = chosen.described | {"strides": n_strides, "discarded": discard}
@@ -280,9 +280,10 @@ def _initial_states(start: Starts, grid: Grid, lanes: np.ndarray, where: Where, 
     return np.broadcast_to(states, (len(lanes), *states.shape)).copy()
 
 
-def _period(x: Float[np.ndarray, "lanes keep n"], longest: int) -> np.ndarray:
-    """The smallest number of strides, up to `longest`, after which the kept states repeat; 0 for none."""
-    size = np.max(np.abs(x), axis=(1, 2))
+def _period(x: Float[np.ndarray, "lanes keep n"], longest: int, begun: Float[np.ndarray, " lanes"]) -> np.ndarray:
+    """The smallest number of strides, up to `longest`, after which the kept states repeat; 0 for none. `begun`: the size of the
+    initial states, beside which those that decay to the origin repeat."""
+    size = np.maximum(np.max(np.abs(x), axis=(1, 2)), CLOSE * begun)
     period = np.zeros(len(x), int)
     for p in range(min(longest, x.shape[1] // 2), 0, -1):
         apart = np.max(np.abs(x[:, p:] - x[:, :-p]), axis=(1, 2))

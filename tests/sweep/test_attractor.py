@@ -36,7 +36,14 @@ def test_states_that_drift_do_not_repeat():
     """Two states in turn, beside a coordinate that grows in each stride: by less, and by more, than a hundred-thousandth."""
     k = np.arange(32)
     x = np.stack([np.stack([2.0 + (-1) ** k, drift * k], axis=-1) for drift in (0.0, 1e-6, 1e-4)])
-    assert_array_equal(_period(x, 8), [2, 2, 0])
+    assert_array_equal(_period(x, 8, np.ones(3)), [2, 2, 0])
+
+
+def test_states_that_decay_to_the_origin_repeat():
+    """By a half in each stride, from 1: to a millionth, which is a motion of its own, and to a millionth of a millionth."""
+    k = np.arange(32)
+    x = np.stack([begun * 0.5 ** k[:, None] for begun in (1e-6, 1e-12)])
+    assert_array_equal(_period(x, 8, np.ones(2)), [0, 1])
 
 
 def test_last_states_come_in_order(found):
