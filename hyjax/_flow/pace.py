@@ -123,6 +123,8 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
     left, hardly = t_stop - t, 0.01 / rtol * unit
     slow = (t < t_stop) & (jnp.abs(f) * left < hardly)
 
+    some = jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
+
     def resolving():
         size = lambda v: jnp.maximum(jnp.max(jnp.abs(v)), jnp.finfo(x.dtype).tiny)
         later = small / size(f)
@@ -137,7 +139,7 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
             size = jnp.max(jnp.abs(v))
             return v / jnp.where(size > 0, size, 1), size
 
-        velocity, some = jnp.where(slow, f, 0), jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
+        velocity = jnp.where(slow, f, 0)
         each = jnp.stack([velocity / size(velocity), jnp.where(still, some, 0)])
         growth = jax.lax.map(lambda v: jax.lax.scan(product, v, length=8)[1], each)
         radius = jnp.prod(growth[1] ** 0.125)
@@ -149,6 +151,13 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
         bound = jnp.maximum(10 * rtol ** (1 / order) / radius, least)
         return jnp.where(jnp.any(still & ~far) & (radius > 0), bound, jnp.inf)
 
+    none = lambda: jnp.full_like(given, jnp.inf)
+
+    def unless_uniform():
+        # Of variations of what flies uniformly nothing is left after two products.
+        once = step.field(t, x + small * jnp.where(slow, some, 0)) - f
+        return jax.lax.cond(eqxi.unvmap_any(step.field(t, x + once) != f), resolving, none)
+
     # Computed only if some lane of the batch has such coordinates.
-    fine = jax.lax.cond(eqxi.unvmap_any(slow), resolving, lambda: jnp.full_like(given, jnp.inf))
+    fine = jax.lax.cond(eqxi.unvmap_any(slow), unless_uniform, none)
     return jnp.minimum(given, fine)
