@@ -25,6 +25,7 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, Secs. 5.4, 1
 (2008), *Piecewise-smooth Dynamical Systems*, ch. 5.
 """
 
+import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -128,7 +129,46 @@ class EquilibriumPoint(Shown):
         return f"{self.kind} at {at}: x = ({x}); {self.meaning}"
 
 
-class EquilibriumBranch(Shown):
+class Equilibria(Shown):
+    """Equilibria at the points of a curve: base of `EquilibriumBranch` and `EquilibriumLocus`."""
+
+    curves: eqx.AbstractVar[Curve]  # one in each direction
+
+    @property
+    @abc.abstractmethod
+    def equilibria(self) -> Equilibrium:
+        """All points as a batch of equilibria."""
+
+    def __len__(self) -> int:
+        """The number of points."""
+        return len(self._points["v"])
+
+    @property
+    def x(self) -> np.ndarray:
+        """States, shape `(points, n)`."""
+        return np.asarray(self.equilibria.x)
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues, largest real part first, shape `(points, k)`."""
+        return np.asarray(self.equilibria.eigenvalues)
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Largest residuals of the scaled equation, shape `(points,)`."""
+        return self._points["residuals"]
+
+    @property
+    def result(self) -> RESULTS:
+        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
+        return result_of(self.curves)
+
+    @property
+    def _points(self) -> dict[str, Any]:
+        return computed_once(_points_of, self)
+
+
+class EquilibriumBranch(Equilibria):
     r"""A branch of equilibria of a mode over a parameter $\lambda$, from `continuation`.
 
     **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
@@ -159,10 +199,6 @@ class EquilibriumBranch(Shown):
     accept: Scalar
     method: PseudoArclength = eqx.field(static=True)
 
-    def __len__(self) -> int:
-        """The number of points."""
-        return len(self._points["v"])
-
     def __getitem__(self, i) -> "EquilibriumBranch":
         """One branch of a batch."""
         return lanes(self, self.accept, i, "one branch, not a batch of branches")
@@ -183,16 +219,6 @@ class EquilibriumBranch(Shown):
         return computed_once(_equilibria_of, self)
 
     @property
-    def x(self) -> np.ndarray:
-        """States, shape `(points, n)`."""
-        return np.asarray(self.equilibria.x)
-
-    @property
-    def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues, largest real part first, shape `(points, k)`."""
-        return np.asarray(self.equilibria.eigenvalues)
-
-    @property
     def stable(self) -> np.ndarray:
         """Whether all eigenvalues have negative real parts; shape `(points,)`."""
         return np.asarray(self.equilibria.stable)
@@ -201,16 +227,6 @@ class EquilibriumBranch(Shown):
     def kinds(self) -> np.ndarray:
         """`regular`, `virtual`, `pseudo` or `boundary`; shape `(points,)`."""
         return np.asarray(self.equilibria.kind)
-
-    @property
-    def residuals(self) -> np.ndarray:
-        """Largest residuals of the scaled equation, shape `(points,)`."""
-        return self._points["residuals"]
-
-    @property
-    def result(self) -> RESULTS:
-        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
-        return result_of(self.curves)
 
     @property
     def special_points(self) -> tuple[EquilibriumPoint, ...]:
@@ -226,10 +242,6 @@ class EquilibriumBranch(Shown):
     def plot(self, coordinate: str | None = None, ax=None):
         """Draw a coordinate over the parameter; see `hyjax.plot.equilibrium_diagram`."""
         return draw(self, coordinate, ax)
-
-    @property
-    def _points(self) -> dict[str, Any]:
-        return computed_once(_points_of, self)
 
     def _tables(self):
         if self.accept.ndim:
@@ -259,7 +271,7 @@ def _equilibria_of(branch: EquilibriumBranch) -> Equilibrium:
     return _equilibria(branch.balance, jnp.asarray(branch._points["v"]))
 
 
-def _points_of(branch: EquilibriumBranch) -> dict[str, Any]:
+def _points_of(branch: Equilibria) -> dict[str, Any]:
     return columns_of(branch.curves)
 
 

@@ -21,7 +21,6 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 8 and Se
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,16 +31,15 @@ from jaxtyping import Array, Float
 from .._numerics.eager import short_run
 from .._numerics.linearize import with_columns
 from .._results.registry import draw
-from .._results.shown import computed, computed_once, Shown
+from .._results.shown import computed, computed_once
 from .._results.table import Table
-from .._system.results import described_code, RESULTS
+from .._system.results import described_code
 from .._system.types import Scalar
 from .._system.where import leaf_names, one_leaf, Where
 from ..phase.equilibrium import Equilibrium, rounding
-from .branch import columns_of
 from .codimension_two import corner, STILL
-from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, result_of, Stop
-from .equilibrium_branch import EquilibriumPoint, hopf_form
+from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
+from .equilibrium_branch import Equilibria, EquilibriumPoint, hopf_form
 from .location import Followed, Place, places_of, zero_between
 from .unfolding import Balance
 
@@ -96,7 +94,7 @@ def _sums(A: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
     return minor(A, one) + minor(one, A)
 
 
-class EquilibriumLocus(Shown):
+class EquilibriumLocus(Equilibria):
     r"""A curve of folds or of Hopf points of equilibria in the plane of two parameters, from `locus`.
 
     **Attributes:** `kind`: `fold` or `hopf`. In the order along the curve: `values` of both parameters, shape `(points, 2)`, that
@@ -147,16 +145,6 @@ class EquilibriumLocus(Shown):
         return computed_once(_equilibria_of, self)
 
     @property
-    def x(self) -> np.ndarray:
-        """States, shape `(points, n)`."""
-        return np.asarray(self.equilibria.x)
-
-    @property
-    def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues, largest real part first, shape `(points, k)`."""
-        return np.asarray(self.equilibria.eigenvalues)
-
-    @property
     def frequencies(self) -> np.ndarray:
         r"""$\omega$, shape `(points,)`."""
         squares = np.array([np.prod(_apart(self.kind, row)[0]).real for row in self.eigenvalues])
@@ -166,16 +154,6 @@ class EquilibriumLocus(Shown):
     def neutral(self) -> np.ndarray:
         """Whether a point is a neutral saddle, of two real eigenvalues, where no orbit is born, shape `(points,)`."""
         return np.isnan(self.frequencies) & (self.kind == "hopf")
-
-    @property
-    def residuals(self) -> np.ndarray:
-        """Largest residuals of the scaled equation, shape `(points,)`."""
-        return self._points["residuals"]
-
-    @property
-    def result(self) -> RESULTS:
-        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
-        return result_of(self.curves)
 
     @property
     def special_points(self) -> tuple[EquilibriumPoint, ...]:
@@ -191,10 +169,6 @@ class EquilibriumLocus(Shown):
     def plot(self, ax=None):
         """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
         return draw(self, ax)
-
-    @property
-    def _points(self) -> dict[str, Any]:
-        return computed_once(_points_of, self)
 
     def _tables(self):
         names = ", ".join(self.parameters)
@@ -231,7 +205,7 @@ def equilibrium_locus(
     ways, equation = interval.ways[:, None] * natural, Degenerate(balance, kind)
     starts, borders = (jnp.broadcast_to(each, ways.shape) for each in (v0, natural))
     curves = curves_from(equation, starts, borders, ways, interval, method, accept)
-    found = EquilibriumLocus(balance, curves, accept, kind, method)
+    found = EquilibriumLocus(unfolding=balance, curves=curves, accept=accept, kind=kind, method=method)
     return raise_branch("locus", found) if throw else found
 
 
@@ -242,10 +216,6 @@ def _equilibria(equation: Balance, v: Array) -> Equilibrium:
 
 def _equilibria_of(found: EquilibriumLocus) -> Equilibrium:
     return _equilibria(found.unfolding, jnp.asarray(found._points["v"]))
-
-
-def _points_of(found: EquilibriumLocus) -> dict[str, Any]:
-    return columns_of(found.curves)
 
 
 @short_run
