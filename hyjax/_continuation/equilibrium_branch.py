@@ -83,13 +83,13 @@ class EquilibriumPoint(Shown):
     r"""A special point on a branch of equilibria, from `EquilibriumBranch.special_points`, or of codimension two, from
     `EquilibriumLocus.special_points`.
 
-    **Attributes:** `kind`: `fold`, `hopf`, `branch-point` or `boundary`; on a locus `cusp`, `bogdanov-takens`, `generalized-hopf`
-    or `fold-hopf`. `value`: the parameter, in its own unit; on a locus both, shape `(2,)`. `equilibrium`:
-    the `Equilibrium` there. `meaning`: in words, what is born there and on which side. `frequency`: $\omega$ of a Hopf point, in
-    units of 1/time; NaN elsewhere. `coefficient`: at a Hopf point the first Lyapunov coefficient $\operatorname{Re} c/\omega$ for
-    $|q| = 1$ (negative: supercritical), at a fold $b$ in $\xi' = b\xi^2$ for $|q| = 1$; NaN elsewhere. `beyond`: at a
-    `boundary` the equilibrium of the mode to which the guard leads, if there is one. `residual`: the largest scaled
-    residual of the equilibrium; at a `branch-point`, which is interpolated, up to 1e3 times that of other points.
+    **Attributes:** `kind`: `fold`, `hopf`, `branch-point` or `boundary`; on a locus `cusp`, `bogdanov-takens`,
+    `generalized-hopf`, `fold-hopf` or `double-hopf`. `value`: the parameter, in its own unit; on a locus both, shape `(2,)`.
+    `equilibrium`: the `Equilibrium` there. `meaning`: in words, what is born there and on which side. `frequency`: $\omega$ of a
+    Hopf point, in units of 1/time; NaN elsewhere. `coefficient`: at a Hopf point the first Lyapunov coefficient
+    $\operatorname{Re} c/\omega$ for $|q| = 1$ (negative: supercritical), at a fold $b$ in $\xi' = b\xi^2$ for $|q| = 1$; NaN
+    elsewhere. `beyond`: at a `boundary` the equilibrium of the mode to which the guard leads, if there is one. `residual`: the
+    largest scaled residual of the equilibrium; at a `branch-point`, which is interpolated, up to 1e3 times that of other points.
     `form`: the whole `HopfForm`. `v`: scaled unknowns of the equation `balance`.
 
     **Example:**

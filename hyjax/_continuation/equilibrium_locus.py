@@ -14,6 +14,7 @@ saddle. Points of codimension two are zeros of functions along the curve:
 | bogdanov-takens | folds; Hopf points | the derivative of $\det(A - z)$ at $z = 0$; $\mu_1 \mu_2$ of the pair |
 | generalized-hopf | Hopf points | $\operatorname{Re} c$ of the normal form, times $\prod \mu$ of the others |
 | fold-hopf | folds; Hopf points | $\prod (\mu_i + \mu_j)$, and $\prod \mu$, of the other eigenvalues |
+| double-hopf | Hopf points | $\prod (\mu_i + \mu_j)$ of the others; two curves cross, and the point is interpolated |
 
 Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 8 and Sec. 10.2; Govaerts (2000), ch. 3, 4, 8.
 """
@@ -40,7 +41,7 @@ from ..phase.equilibrium import Equilibrium, rounding
 from .codimension_two import corner, STILL
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import Equilibria, EquilibriumPoint, hopf_form
-from .location import Followed, Place, places_of, zero_between
+from .location import Followed, interpolated_zero, Place, places_of, zero_between
 from .unfolding import Balance
 
 # The curves that pass through a point, and what each point of codimension two is.
@@ -54,6 +55,7 @@ MEANINGS = {
     "cusp": "two curves of folds end: between them there are three equilibria",
     "bogdanov-takens": "two eigenvalues are zero: a curve of Hopf points begins at one of folds",
     "generalized-hopf": "super- and subcritical Hopf points meet, and a curve of folds of periodic orbits begins",
+    "double-hopf": "two pairs are imaginary: two curves of Hopf points cross",
     "fold-hopf": "an eigenvalue is zero and a pair is imaginary: curves of folds and Hopf points touch",
 }
 
@@ -158,7 +160,7 @@ class EquilibriumLocus(Equilibria):
     @property
     def special_points(self) -> tuple[EquilibriumPoint, ...]:
         """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
-        `bogdanov-takens`, `fold-hopf`; of Hopf points `bogdanov-takens`, `generalized-hopf`, `fold-hopf`."""
+        `bogdanov-takens`, `fold-hopf`; of Hopf points `bogdanov-takens`, `generalized-hopf`, `fold-hopf`, `double-hopf`."""
         return computed_once(_search, self)
 
     @property
@@ -252,12 +254,25 @@ def _search(found: EquilibriumLocus) -> tuple[EquilibriumPoint, ...]:
             }
         else:
             tests |= {"bogdanov-takens": square, "fold-hopf": lambda place: product(others(place))}
+            tests["double-hopf"] = lambda place: product(sums(others(place)))
             if min(square(a), square(b)) > 0:
                 tests["generalized-hopf"] = lambda place: (
                     _lyapunov(equation, place, square(place)) * product(others(place))
                 )
         for name, test in tests.items():
-            place = zero_between(curve, a, b, test) if (test(a) >= 0) != (test(b) >= 0) else None
+            if (test(a) >= 0) == (test(b) >= 0):
+                continue
+            # Where two curves cross, the corrector's matrix is singular.
+            change = test(b) - test(a)
+            smooth, sure = (
+                lambda place, test=test, change=change: test(place) / change,
+                1e-10 + float(found.accept) / abs(change),
+            )
+            place = (
+                interpolated_zero(curve, a, b, smooth, sure)
+                if name == "double-hopf"
+                else zero_between(curve, a, b, test)
+            )
             if place is not None and (point := _point(equation, name, place)):
                 points.append((place.s, point))
     return tuple(point for _, point in sorted(points, key=lambda each: each[0]))
@@ -281,15 +296,18 @@ def _point(equation: Degenerate, kind: str, place: Place) -> EquilibriumPoint | 
     """The special point at a place; `None` where it is none."""
     v, balance = jnp.asarray(place.near.v), equation.balance
     critical, others = _apart(equation.kind, place.values)
-    pair = critical if equation.kind == "hopf" else _apart("hopf", others)[0] if len(others) > 1 else np.zeros(2)
-    square = float(np.prod(pair).real)
-    if (kind == "cusp" and np.linalg.norm(place.near.tangent[-2:]) > STILL) or (kind == "fold-hopf" and not square > 0):
+    pairs = [critical] if equation.kind == "hopf" else []
+    pairs += [_apart("hopf", others)[0]] if kind == "double-hopf" or (len(others) > 1 and not pairs) else []
+    squares = [float(np.prod(pair).real) for pair in pairs]
+    # Of two real eigenvalues, at a neutral saddle, no orbit is born.
+    neutral = kind in ("fold-hopf", "double-hopf") and not min(squares, default=0) > 0
+    if neutral or (kind == "cusp" and np.linalg.norm(place.near.tangent[-2:]) > STILL):
         return None
     nan, form = jnp.full((), jnp.nan, v.dtype), None
-    frequency = jnp.sqrt(jnp.asarray(square, v.dtype)) / balance.time_scale if kind.endswith("-hopf") else nan
+    frequency = jnp.sqrt(jnp.asarray(squares[0], v.dtype)) / balance.time_scale if kind.endswith("-hopf") else nan
     if kind == "generalized-hopf":
         form = hopf_form(*_alone(equation, v), frequency)
     return EquilibriumPoint(
-        balance.origin + v[-2:] * balance.scale, equation.at(v), frequency, nan, jnp.asarray(place.near.residual),
+        balance.origin + v[-2:] * balance.scale, equation.at(v), frequency, nan, balance.residual(v)[1].residual,
         v, balance, form, None, kind=kind, meaning=MEANINGS[kind],
     )  # fmt: skip

@@ -110,3 +110,22 @@ def test_folds_and_hopf_points_touch():
         (both,) = found.special_points
         assert both.kind == "fold-hopf" and np.max(np.abs(both.values)) < 1e-12
         assert_allclose(both.frequency, 1.5, rtol=1e-12)
+
+
+@pytest.mark.medium
+def test_two_curves_of_hopf_points_cross():
+    """Two pairs a + i and b + 0.3 a + 1.7 i, coupled: Hopf points at a = 0, and there the other pair's at b = 0."""
+
+    def field(t, x, p):
+        u, v = x[:2], x[2:]
+        turned = lambda z: jnp.stack([-z[1], z[0]])
+        one = p["a"] * u + turned(u) - u * (x @ x) + 0.2 * v
+        return jnp.concatenate([one, (p["b"] + 0.3 * p["a"]) * v + 1.7 * turned(v) - v * (x @ x)])
+
+    point = special(field, "uvwz", [0.0, 0.0, 0.0, 0.0], {"a": -0.4, "b": -0.5}, 0.4)["hopf"]
+    found = hj.locus(point, where=lambda p: p["b"], stop=0.7)
+    assert_allclose(found.values[:, 0], 0, atol=1e-13)
+    (both,) = found.special_points
+    # It is interpolated: errors of the neighbours over their change.
+    assert both.kind == "double-hopf" and np.max(np.abs(both.values)) < 1e-10
+    assert_allclose(np.sort(np.abs(both.equilibrium.eigenvalues.imag)), [1, 1, 1.7, 1.7], rtol=1e-10)
