@@ -23,7 +23,7 @@ from .._system.where import leaf_names, Where
 from .curve import Curve, PseudoArclength, result_of
 from .detection import each_once, expected, explains, located, witness
 from .location import Followed, search
-from .special_points import locate_grazing, SpecialPoint
+from .special_points import locate_grazing, locate_swap, SpecialPoint
 from .unfolding import Unfolding
 
 if TYPE_CHECKING:
@@ -153,8 +153,9 @@ class Branch(Points):
 
     @property
     def special_points(self) -> tuple[SpecialPoint, ...]:
-        """Folds, period doublings, Neimark-Sacker points and branch points, each once, in the order along the curve; and grazing,
-        where the branch ends. They are searched between the points of the branch when this is first read; see `unresolved`."""
+        """Folds, period doublings, Neimark-Sacker points and branch points, each once, in the order along the curve; and
+        grazing, or a swap of events, where the branch ends. They are searched between the points of the branch when this is first
+        read; see `unresolved`."""
         return computed_once(_special_points_of, self)
 
     @property
@@ -264,7 +265,8 @@ def _search_of(branch: Branch) -> tuple[list[SpecialPoint], tuple[tuple[float, f
 
 
 def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
-    """The grazing orbit near the first or the last point, if the corrector failed there and such an orbit is found."""
+    """The grazing orbit, or that in which two events fall together, near the first or the last point, if the corrector failed
+    there and such an orbit is found."""
     points, stuck = branch._points, np.asarray(branch.curves.stuck)
     way = 1 if first else 0
     # Where a branch ends with `out_of_phase` the strides beyond are sound, and graze no guard.
@@ -273,7 +275,12 @@ def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
         return []
     i = 0 if first else len(branch) - 1
     v, tangent = (jnp.asarray(points[name][i]) for name in ("v", "tangent"))
-    point = locate_grazing(branch.unfolding, branch.orbit(i), v, tangent, 1e3 * branch.accept)
+    inwards = jax.tree.map(lambda each: each[:: 1 if first else -1], points)
+    far = int(np.argmax(np.linalg.norm(inwards["v"] - inwards["v"][0], axis=1) > 10 * branch.method.min_step))
+    near, before = (jax.tree.map(lambda each, k=k: each[k], inwards) for k in (0, far))
+    point = locate_swap(branch.unfolding, near, before, _orbit, branch.method.min_step) if far else None
+    if point is None:
+        point = locate_grazing(branch.unfolding, branch.orbit(i), v, tangent, 1e3 * branch.accept)
     return [] if point is None else [point]
 
 

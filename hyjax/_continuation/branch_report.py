@@ -73,6 +73,9 @@ def described_end(branch) -> str:
         return f"corner: the branch ends at {place}, where an arc begins on the surface of a guard"
     if kind == "grazing" and place:
         return f"grazing: the branch ends at the orbit that grazes at {place}"
+    if kind == "swap":
+        arcs = "; ".join(" and ".join(arcs_together(point)) for point in branch.located if point.kind == kind)
+        return f"swap: the branch ends at {place}, where the arcs in {arcs} end together: switch_branch goes on beyond"
     if place:
         return f"{kind}: the branch ends at {place}, where its sliding arcs change"
     return described_code(branch.result)
@@ -86,6 +89,13 @@ def end_name(branch) -> str:
 def is_explained(branch) -> bool:
     """Whether the special point at which the branch ends, such as a grazing orbit, has been located."""
     return any(_ends_at(branch, kind) for kind in ENDS)
+
+
+def arcs_together(point) -> tuple[str, str]:
+    """The names of the arcs that end together at a swap of events."""
+    durations, names = np.diff(np.asarray(point.orbit.jump_times), axis=-1, prepend=0), point.orbit.sequence
+    k = int(np.argmin(durations)) % len(names)
+    return names[k - 1], names[k]
 
 
 def _ends_at(branch, kind: str) -> list[str]:

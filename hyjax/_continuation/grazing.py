@@ -61,7 +61,7 @@ BRIEF = 1e-3
 TANGENT = 1e-8
 
 # The kinds of special points at which a branch ends.
-ENDS = ("corner", "grazing", "grazing-sliding", "adding-sliding", "crossing-sliding", "switching-sliding")
+ENDS = ("corner", "grazing", "swap", "grazing-sliding", "adding-sliding", "crossing-sliding", "switching-sliding")
 
 
 class Touch(Shown):

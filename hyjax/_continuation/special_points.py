@@ -9,13 +9,14 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 | with $r$ multipliers 1 | their number above 1 | the same with $g$ of shape $(r, r)$ |
 | grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
 | corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
+| swap | none: the branch ends | the duration of an arc is zero, extrapolated |
 | grazing-, adding-sliding | none: the branch ends | as grazing, of a Filippov system |
 | crossing-, switching-sliding | none: the branch ends | the field beyond a surface is tangent to it at the end of an arc |
 """
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -34,6 +35,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import diagrams
 from .._results.shown import computed_once, Shown
+from .._system.every import Clock
 from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of
 from .._system.types import Scalar
@@ -48,6 +50,9 @@ from .unfolding import Unfolding
 if TYPE_CHECKING:
     from .branch import Branch
 
+# A branch that ends where two events fall together ends nearer to it than so many of its shortest steps; and the time between
+# them is then less than this share of the period.
+SWAP, TOGETHER = 16, 1e-6
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
@@ -56,7 +61,7 @@ KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
 class SpecialPoint(Shown):
     r"""A bifurcation or grazing orbit on a branch: $F(y, \lambda) = 0$ with the condition of its `kind`.
 
-    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`, `corner`; in a
+    **Attributes:** `kind`: one of `fold`, `period-doubling`, `neimark-sacker`, `branch-point`, `grazing`, `corner`, `swap`; in a
     Filippov system also `grazing-sliding`, `adding-sliding`, `crossing-sliding`, `switching-sliding`. `value`: the parameter, in
     its own unit. `orbit`: the `PeriodicOrbit` there. `multiplier`: the critical multiplier: 1, -1 or one of a pair on the unit
     circle. `eigenvector`: its eigenvector, a variation of the pre-impact state, shape `(n,)`, length 1. `residual`: the
@@ -73,7 +78,8 @@ class SpecialPoint(Shown):
     those of the side that misses the guard. `touch`: the guard that is touched, and the arc. At a `corner` an arc begins on the
     surface of a guard, and the multipliers are those of the branch. Where a branch of a Filippov system with one surface ends
     because its sliding arcs appear, vanish or divide, `kind` says how; the return map is continuous there, and its multipliers
-    are not.
+    are not. At a `swap` two events fall together, and beyond they follow each other in the other order: `switch_branch` follows
+    the branch there, `beyond` is the orbit at a small distance as extrapolated, and `multiplier` and `eigenvector` are NaN.
 
     **Example:**
 
@@ -105,6 +111,7 @@ class SpecialPoint(Shown):
     unfolding: Unfolding
     kind: str = eqx.field(static=True)
     touch: Touch | None = None
+    beyond: PeriodicOrbit | None = None
 
     @property
     def daughters(self) -> np.ndarray:
@@ -142,12 +149,14 @@ class SpecialPoint(Shown):
     def normal_form(self) -> NormalForm | NonsmoothForm:
         """What the return map does near the point: coefficients, criticality, and a predictor of the orbits that leave it. At
         grazing, grazing-sliding and corners, what it does on both sides; of another end of the branch, and where events in
-        step part, `ValueError`."""
+        step part or are swapped, `ValueError`."""
         if self.touch is not None:
             return nonsmooth_form(self.kind, self.unfolding, self.v, self.touch)
         around = (self.v + way * RADIUS * row for row in self.kernel for way in (1, -1))
-        if len({self.unfolding.sequence_met(each) for each in around}) > 1:
-            raise ValueError("normal_form: events in step part here, so that the return map has no second derivative.")
+        if self.kind == "swap" or len({self.unfolding.sequence_met(each) for each in around}) > 1:
+            raise ValueError(
+                "normal_form: events in step part here, or are swapped: the return map has no second derivative."
+            )
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
         return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
 
@@ -331,6 +340,54 @@ def locate_grazing(
         near = Near(root.y, tangent, columns[:n], root.residual, root.aux[1], root.converged)
         return grazing_point(unfolding, _kind_of_end(unfolding, touch, root), touch, near, root.iterations)
     return None
+
+
+def locate_swap(
+    unfolding: Unfolding, near: dict, far: dict, orbit: Callable[..., PeriodicOrbit], shortest: float
+) -> SpecialPoint | None:
+    """The orbit in which two events fall together, so that the arc between them vanishes, beyond the last point `near` of a
+    branch by no more than steps of the length `shortest`, from the line through that point and the point `far` before it; or
+    `None`. **Arguments:** `orbit`: of unknowns and strides."""
+    durations, before = (np.diff(each["aux"].elapsed, axis=-1, prepend=0) for each in (near, far))
+    shrinks = before - durations
+    share = float(np.min(np.where(shrinks > 0, durations / np.where(shrinks > 0, shrinks, 1), np.inf)))
+    step = float(np.linalg.norm(near["v"] - far["v"]))
+    if not share * step < SWAP * shortest:
+        return None
+
+    def at(share: float) -> tuple[Array, Chain]:
+        line = lambda a, b: a + share * (a - b) if np.issubdtype(a.dtype, np.floating) else a
+        return jax.tree.map(lambda a, b: jnp.asarray(line(a, b)), *((each["v"], each["aux"]) for each in (near, far)))
+
+    v, chain = at(share)
+    here, nan = orbit(unfolding, v, chain), jnp.full((), jnp.nan, v.dtype)
+    if not _two_fall(here, int(np.argmin(durations))):
+        return None
+    outward = jnp.asarray(near["tangent"] * np.sign(near["tangent"] @ (near["v"] - far["v"])), v.dtype)
+    _, values = unfolding.split(v)
+    return SpecialPoint(
+        value=values[0], orbit=here, multiplier=_complex(nan), eigenvector=_complex(jnp.full(unfolding.dimension, nan)),
+        residual=here.residual, v=v, tangent=jnp.asarray(near["tangent"]), kernel=outward[None],
+        jacobian=jnp.asarray(near["jacobian"]), unfolding=unfolding, kind="swap",
+        beyond=orbit(unfolding, *at(share + RADIUS / step)),
+    )  # fmt: skip
+
+
+def _two_fall(orbit: PeriodicOrbit, arc: int) -> bool:
+    """Whether also the guard that ends an arc of no duration falls at the end of the arc before it; at a corner the reset there
+    leads onto its surface. **Arguments:** `arc`: counted over all strides."""
+    stride, k = divmod((arc - 1) % orbit.jump_times.size, len(orbit.sequence))
+    t, x, system = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride], orbit.system
+    mode = orbit.sequence[k]
+    along = jnp.ones_like(t), system.mode(mode).vector_field(t, x, orbit.params)
+
+    def falls(e: int) -> bool:
+        way = system.way(e)
+        value, rate = jax.jvp(lambda t, x: way.guard(t, x, orbit.params), (t, x), along)
+        due = (rate < 0) & (jnp.abs(value) <= -TOGETHER * orbit.period * rate)
+        return bool(due & (way.armed is None or way.armed(t, x, orbit.params)))
+
+    return sum(falls(e) for e in system.ways_out(mode) if not isinstance(system.way(e).guard, Clock)) > 1
 
 
 def _vanishes(touch: Touch, chain: Chain, at_touch: AtTouch) -> bool:

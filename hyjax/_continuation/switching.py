@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from .._flow.integrator import for_modes, Integrator, IntegratorLike
+from .._flow.jump import reset
+from .._flow.simulate import simulate
 from .._orbit.level import Family
 from .._orbit.problem import Problem
 from .._orbit.section_search import on_section
@@ -30,6 +32,10 @@ from .unfolding import Unfolding
 LARGEST, TRIALS, LARGEST_DOUBLED, LIMITS = 1e-2, 7, 0.03, (0.05, 0.1)
 
 
+# Beyond so many branches no further change of the order of events is followed.
+MOST_FOUND = 8
+
+
 def switch_branch(
     point: SpecialPoint | EquilibriumPoint,
     *,
@@ -44,6 +50,7 @@ def switch_branch(
 
     At a period doubling: orbits of twice as many strides, first those that the point's normal form predicts to second order;
     where events in step part, and the second stride has another order, of one stride along both sequences. At a
+    swap of events: the branch goes on with the other order of events, where there are such orbits. At a
     branch point: the branch that crosses, which has a half on either side of the point; with one `stop` the half that leads there
     (of two that do, as at a pitchfork, the first), with bounds both, in one branch. The amplitude $a$ of the first point is
     chosen and its parameter is solved for, so the branch may go to either side.
@@ -79,10 +86,10 @@ def switch_branch(
     Source: Kuznetsov (2004), Sec. 10.3.
     """
     of_equilibria = isinstance(point, EquilibriumPoint)
-    if point.kind not in (("hopf",) if of_equilibria else ("period-doubling", "branch-point")):
+    if point.kind not in (("hopf",) if of_equilibria else ("period-doubling", "branch-point", "swap")):
         raise ValueError(
-            f"switch_branch: no other branch of periodic orbits starts at a {point.kind} point; period-doubling and "
-            "branch-point have one, and hopf of equilibria."
+            f"switch_branch: no other branch of periodic orbits starts at a {point.kind} point; period-doubling, "
+            "branch-point and swap have one, and hopf of equilibria."
         )
     if isinstance(point, EquilibriumPoint):
         found = _born(point, stop, LARGEST if amplitude is None else amplitude, method, integrator)
@@ -95,14 +102,25 @@ def switch_branch(
     params, span = old.params_at(values), interval.span[None]
 
     def unfolded(sequence: tuple[str, ...], laps: int) -> Unfolding:
-        problem = Problem(old.problem.system, sequence, laps * old.problem.strides)
+        problem = Problem(old.problem.system, sequence, laps)
         return unfolding_of(problem, params, old.free, old.integrator, size, values, span)
 
+    if point.kind == "swap":
+        y, sequence, strides = _beyond(point)
+        unfolding, along = (
+            unfolded(sequence, strides),
+            point.kernel * jnp.ones_like(point.v).at[-1].set(old.scale[0] / span[0]),
+        )
+        # In units of the state at the start of one stride where each has its own order now.
+        along = along if along.size == y.size + 1 else jnp.append(along[:, : y.size], along[:, -1:], axis=1)
+        v0 = unfolding.join(y, values + RADIUS * point.kernel[0, -1] * old.scale)[None]
+        found = branch_from(unfolding, v0, along, along, interval, method)
+        return raise_branch("switch_branch", found) if throw else found
     if point.kind == "period-doubling":
         # A doubled orbit passes the point on one side and the other.
         sides = [old.sequence_met(point.v + way * RADIUS * point.kernel[0]) for way in (1, -1)]
         if sides[0] == sides[1] or old.problem.strides > 1:
-            unfolding = unfolded(old.problem.sequence, 2)
+            unfolding = unfolded(old.problem.sequence, 2 * old.problem.strides)
             v0, along = _doubled(point, unfolding, None if amplitude is None else jnp.asarray(amplitude, y.dtype))
             found = branch_from(unfolding, v0[None], along[None], along[None], interval, method)
             return raise_branch("switch_branch", found) if throw else found
@@ -111,7 +129,7 @@ def switch_branch(
     else:
         # In the new units.
         halves, sequence = _crossing(point, daughter, jnp.append(jnp.ones_like(point.v[:-1]), old.scale[0] / span))
-    unfolding = unfolded(sequence, 1)
+    unfolding = unfolded(sequence, old.problem.strides)
     amplitudes = LARGEST / 4 ** np.arange(TRIALS)
     for a in amplitudes if amplitude is None else [amplitude]:
         v0 = unfolding.join(y, values) + a * halves
@@ -120,6 +138,35 @@ def switch_branch(
             break
     found = _chosen_halves(branch, both=isinstance(stop, tuple | list))
     return raise_branch("switch_branch", found) if throw else found
+
+
+def _beyond(point: SpecialPoint) -> tuple[Array, tuple[str, ...], int]:
+    """Beyond a swap of events, by a simulation from the start of the longest arc: the states before the jumps that start the
+    strides, the sequence and the number of strides; those of the branch if the motion does not return by the jump that closes."""
+    orbit, problem = point.beyond, point.unfolding.problem
+    assert orbit is not None
+    system, count = problem.system.without_domains(), len(problem.sequence)
+    durations = np.diff(np.asarray(orbit.jump_times), axis=-1, prepend=0).ravel()
+    k = int(np.argmax(durations))
+    stride, last = divmod((k - 1) % durations.size, count)
+    t = jnp.asarray(np.sum(durations[:k]), orbit.x.dtype)
+    x = reset(system.way(system.route(problem.sequence)[last]), t, orbit.arc_ends[last][stride], orbit.params)
+    events = simulate(
+        system, x, orbit.params, mode=system.names[system.number(problem.sequence[k % count])], t0=t, t1=t + 2 * orbit.period,
+        max_jumps=durations.size, integrator=orbit.integrator, throw=False,
+    ).events  # fmt: skip
+    closing, member = system.passes(problem.sequence)[-1]
+    of = lambda i: (system.transitions[i].guard, system.transitions[i].target)
+    closes = lambda event: of(event.transition) == of(closing) and event.index == (-1 if member is None else member)
+    ends = [i for i, event in enumerate(events) if closes(event)]
+    if len(events) < durations.size or not ends:
+        return orbit.before, problem.sequence, problem.strides
+    first = 1 + min(ends, key=lambda i: abs(events[i].t - float(orbit.period)))
+    lap = [*events[first:], *events[:first]]
+    names = tuple(event.source + f"[{event.index}]" * (event.index >= 0) for event in lap)
+    strides = problem.strides if names == names[:count] * problem.strides else 1
+    starts = range(-1, len(lap) - 1, len(lap) // strides)
+    return jnp.stack([jnp.asarray(lap[i].before) for i in starts]), names[: len(lap) // strides], strides
 
 
 def _born(point: EquilibriumPoint, stop: Stop, amplitude: float, method, integrator: IntegratorLike) -> Branch:
@@ -221,7 +268,7 @@ def _doubled(point: SpecialPoint, unfolding: Unfolding, amplitude: Array | None)
 def crossing_branches(
     branches: Sequence[Branch], *, stop: tuple[float, float], method: PseudoArclength
 ) -> list[Branch]:
-    """The branches that cross the given branches at branch points, each once."""
+    """The branches that cross the given branches at branch points, or go on where events are swapped, each once."""
 
     def same(a: SpecialPoint, b: SpecialPoint) -> bool:
         near = lambda x, y, size: bool(np.max(np.abs(np.asarray(x) - np.asarray(y))) < 1e-6 * size)
@@ -229,14 +276,17 @@ def crossing_branches(
             a.orbit.x, b.orbit.x, float(a.unfolding.state_scale)
         )
 
-    branch_points = lambda branch: [point for point in branch.special_points if point.kind == "branch-point"]
+    special = lambda branch: [point for point in branch.special_points if point.kind in ("branch-point", "swap")]
     found, met = [], []
-    for point in [point for branch in branches for point in branch_points(branch)]:
+    points = [point for branch in branches for point in special(branch)]
+    for point in points:
         if any(same(point, each) for each in met):
             continue
         met.append(point)
         branch = switch_branch(point, stop=stop, method=method, throw=False)
         if branch.curves.started.all():
             found.append(branch)
-            met += branch_points(branch)
+            met += [each for each in special(branch) if each.kind == "branch-point"]
+            # Beyond a swap the branch may come to the next one.
+            points += [each for each in special(branch) if each.kind == "swap" and len(found) < MOST_FOUND]
     return found

@@ -33,6 +33,7 @@ MARKS = {
     "boundary": ("P", "boundary equilibrium"),
     "grazing": ("v", "grazing"),
     "corner": ("P", "corner"),
+    "swap": ("x", "swap of events"),
     "grazing-sliding": ("v", "grazing-sliding"),
     "adding-sliding": ("<", "adding-sliding"),
     "crossing-sliding": (">", "crossing-sliding"),

@@ -1,0 +1,56 @@
+"""Branches on which two events change their order: closed forms, in which the map is continuous there, or is not."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hyjax as hj
+
+
+def two_events(lost):
+    """In a lap of duration 1 are the events `left` at 1/2 and `right` at p, after which x grows at the rate 1; if `left` comes
+    second it takes away the share `lost` of x. At the end x is halved."""
+    flow = lambda rate: lambda t, x, p: jnp.stack([rate + 0 * x[0], 1 + 0 * x[1]])
+    modes = {name: hj.Mode(flow(1.0 * (name == "both")), ("x", "s")) for name in ("none", "left", "right", "both")}
+    left, right, same = lambda t, x, p: 0.5 - x[1], lambda t, x, p: p - x[1], lambda t, x, p: x
+    ways = (
+        hj.Transition("none", "left", left, same),
+        hj.Transition("none", "right", right, same),
+        hj.Transition("left", "both", right, same),
+        hj.Transition("right", "both", left, lambda t, x, p: x * jnp.array([1 - lost, 1.0])),
+        hj.Transition("both", "none", lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([x[0] / 2, 0 * x[1]])),
+    )
+    return hj.ReturnMap(hj.HybridSystem(modes, ways), sequence=("none", "left", "both"))
+
+
+def branch_to_the_swap(lost):
+    orbit = hj.periodic_orbit(two_events(lost), jnp.array([0.3, 0.0]), jnp.array(0.7))
+    return hj.continuation(orbit, where=lambda p: p, stop=0.3, throw=False)
+
+
+@pytest.mark.slow
+def test_a_branch_goes_on_with_the_other_order():
+    """The events commute, and the fixed point 1 - max(1/2, p) has a corner where they fall together."""
+    branch = branch_to_the_swap(0.0)
+    assert branch.result == hj.RESULTS.unexpected_transition
+    (point,) = branch.special_points
+    # Extrapolated from points nearer than 1e-5, on a branch that is straight.
+    assert point.kind == "swap" and abs(float(point.value) - 0.5) < 1e-13
+    assert_allclose(point.orbit.x, [0.5, 0.0], rtol=0, atol=1e-13)
+    assert "the arcs in none and left end together" in str(branch) and "0.5" in str(branch)
+    other = hj.switch_branch(point, stop=0.3)
+    assert other.orbits.sequence == ("none", "right", "both") and other.values[0] < 0.5
+    assert_allclose(other.values[-1], 0.3, rtol=1e-14)
+    assert_allclose(other.x[:, 0], 0.5, rtol=0, atol=1e-14)
+    with pytest.raises(ValueError, match="in step part here, or are swapped"):
+        _ = point.normal_form
+
+
+@pytest.mark.slow
+def test_a_map_that_jumps_where_events_change_their_order():
+    """Where the events do not commute, the orbit beyond is another one, x = ((1 - lost) x + 1/2)/2, found from that."""
+    (point,) = branch_to_the_swap(0.1).special_points
+    other = hj.switch_branch(point, stop=0.3)
+    assert_allclose(other.x[:, 0], 0.5 / 1.1, rtol=0, atol=1e-14)
+    assert np.all(other.values < 0.5)
