@@ -23,8 +23,8 @@ def as_misuse() -> Iterator[None]:
         raise Misuse(str(error)) from None
 
 
-def load(name: str) -> Any:
-    """The model of that name, or of a Python file or a robot's."""
+def load(name: str, sequence: str | None = None) -> Any:
+    """The model of that name, or of a Python file or a robot's, where the `sequence` may name sets of contacts."""
     from .. import models
     from .own_module import is_file, load_file
     from .robot_file import load_robot, robot_and_contacts
@@ -33,7 +33,7 @@ def load(name: str) -> Any:
         return load_file(name)
     if robot_and_contacts(name):
         with as_misuse():
-            return load_robot(name)
+            return load_robot(name, sequence=sequence)
     try:
         return models.load(name)
     except ValueError as error:
@@ -205,20 +205,30 @@ def check_ends(model: ModuleType, values: dict[str, float], name: str, ends: Seq
 def parse_sequence(model: ModuleType, text: str | None, levels: bool = False) -> tuple[str, ...]:
     """The sequence of modes given as `first,second`; by default the model's sequence. `levels`: of a model whose orbits are a
     family the mode of its map alone."""
-    given = text is not None
+    # A robot's file is of the sets of contacts that are named.
+    given = text is not None and text != getattr(getattr(model, "module", None), "sets", None)
     if levels and hasattr(model, "conserved"):
         refuse_search(model, {"--sequence": text})
         return (model.step.mode,)
-    sequence = tuple(each.strip() for each in text.split(",")) if given else tuple(model.sequence)
+    sequence = split_sequence(text) if text is not None and given else tuple(model.sequence)
     family = hasattr(model, "conserved") and not model.sequence
     if not sequence or family:
         other = "Its orbits are a family: use hyjax gait, continue or sweep" if family else "Use hyjax simulate"
         raise Misuse(f"{short_name(model)}: this model has no sequence of modes to search along. {other}.")
+    from .._orbit.return_map import ReturnMap
+
     try:
-        model.system.route(sequence)
+        step = ReturnMap(model.system, sequence=sequence)
     except ValueError as error:
         raise Misuse(f"--sequence: {error}") from None
-    return sequence
+    if step.system is not model.system:
+        # Sets of contacts are modes of their own.
+        vars(model).update(system=step.system)
+    return step.sequence  # pyright: ignore[reportReturnType]
+
+
+def split_sequence(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(","))
 
 
 def refuse_search(model: ModuleType, options: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ def attractor(
     require_dask(scheduler)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
-    model = load(name)
+    model = load(name, sequence)
     params, values, lens, axes = parse_grid(model, where, param)
     if section is not None and sequence is not None:
         raise Misuse("--section: give either --section or --sequence, not both.")

@@ -44,7 +44,7 @@ def basin(
     require_dask(scheduler)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
-    model = load(name)
+    model = load(name, sequence)
     if where:
         params, values, lens, varied = parse_grid(model, where, param)
     else:

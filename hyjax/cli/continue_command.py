@@ -60,7 +60,7 @@ def continue_(
     if not 1e-9 <= step <= 1:
         raise Misuse(f"--step: {step:g} must lie between 1e-9 and 1, a fraction of the interval.")
     cache = start_jax()
-    model = load(name)
+    model = load(name, sequence)
     params, values = parse_parameters(
         model, param, {where: parse_finite(start, "--from", unit_of_parameter(model, where))}, levels=True
     )

@@ -98,10 +98,10 @@ def gait(
             raise Misuse(
                 f"--contact, --mirror and --start are for a robot's file, such as robot.xml, and {name} is none."
             )
-        model = load(name)
+        model = load(name, sequence)
     else:
         with as_misuse():
-            model = load_robot(name, contact or (), mirror or ())
+            model = load_robot(name, contact or (), mirror or (), sequence)
         if start and region is not None:
             raise Misuse("--start and --region: give one of them; the search is around a state, or over a region.")
         if start:

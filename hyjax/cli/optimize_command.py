@@ -86,7 +86,7 @@ def optimize(
         check_count("--orbit", orbit, 1, MOST_POINTS)
     require_dask(scheduler)
     cache = start_jax()
-    model = load(name)
+    model = load(name, sequence)
     check_outline(model, animate)
     params, values = parse_parameters(model, param, levels=True)
     bounds = parse_bounds(model, over, values)

@@ -22,7 +22,12 @@ Param = Annotated[list[str] | None, typer.Option(help="name=value; angles in rad
 OtherParam = Annotated[
     list[str] | None, typer.Option(help="name=value of another parameter; angles in rad, or as 3deg")
 ]
-Sequence = Annotated[str | None, typer.Option(help="sequence of modes, as first,second; default: the model's")]
+Sequence = Annotated[
+    str | None,
+    typer.Option(
+        help="sequence of modes, as first,second, or of sets of contacts, as heel:stick+toe:open,...; default: the model's"
+    ),
+]
 Coordinate = Annotated[
     str | None,
     typer.Option(

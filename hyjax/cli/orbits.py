@@ -32,6 +32,7 @@ def search_orbits(
     import equinox as eqx
     import numpy as np
 
+    from .._flow.check import sized
     from .._flow.integrator import Integrator
     from .._orbit.search import Batch, search, solve_batch
     from .._orbit.shooting import SingleShooting
@@ -40,13 +41,13 @@ def search_orbits(
     from .stored_programs import stored_solver
 
     method, integrator = SingleShooting(), Integrator()
-    batch = Batch(model.system, params, sequence, strides, method, integrator)
     with working("searching for periodic orbits") as say:
         # Programs are stored by the source of hyjax alone: those of other files are traced again.
         program = solve_batch if isinstance(model, OwnModel) else stored_solver(cache, short_name(model), say)
-        solve = ft.partial(program, batch)
         # Under jit, one compiled program is loaded instead of one for each operation.
         low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
+        system = sized(model.system, np.zeros_like(low[0]), low, params)
+        solve = ft.partial(program, Batch(system, params, sequence, strides, method, integrator))
         within = lambda low, high: search(solve, method, integrator, (low, high), starts, None)
         orbits, census = within(low, high)
         if len(orbits) == 0 and census.outside and region is None and getattr(model, "has_region", True) is False:

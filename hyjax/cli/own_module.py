@@ -97,7 +97,9 @@ class OwnModel(ModuleType):
 
     @property
     def _first(self):
-        name = self.sequence[0] if hasattr(self, "sequence") else self.system.names[0]
+        from .._system.system import of_arc
+
+        name, _ = of_arc(self.sequence[0] if hasattr(self, "sequence") else self.system.names[0], self.system.names)
         if name not in self.system.modes:
             raise Misuse(f"{self.path}: sequence names {name!r}, which is not one of the modes {self.system.names}.")
         return self.system.mode(name)

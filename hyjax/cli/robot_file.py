@@ -20,12 +20,15 @@ def robot_and_contacts(name: str) -> tuple[str, list[str]] | None:
     return None if found is None else (found[1], [each.strip() for each in (found[2] or "").split(",") if each.strip()])
 
 
-def load_robot(name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = ()) -> OwnModel:
+def load_robot(
+    name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = (), sequence: str | None = None
+) -> OwnModel:
     """The model of a robot's file.
 
     **Arguments:** `name`: its path, and behind a colon its contacts. `contacts`: further ones. `mirror`: pairs of joints as
-    `left=right`; by default those whose names say so, and `none` for none. `Misuse` unless there are one contact or two;
-    `ValueError` for what does not exist, or is no walker.
+    `left=right`; by default those whose names say so, and `none` for none. `sequence`: of sets of contacts by name, as
+    `heel:stick+toe:open`, the modes of the model; else the steps of a walker, or one contact. `Misuse` unless there are one
+    contact or two, or any number with names of sets; `ValueError` for what does not exist, or is no walker.
     """
     from ..robots import from_mujoco, walker
 
@@ -47,27 +50,46 @@ def load_robot(name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = 
             f"{path}: gravity has the parts {float(across[0]):g}, {float(across[1]):g} along x and y; of the commands it is "
             "along z, and the plane of the ground is inclined. In Python, hj.robots has any."
         )
-    if len(robot.touching) == 1:
+    step = None
+    if sequence is not None and ":" in sequence:
+        if mirror:
+            raise Misuse(
+                "--mirror is of the steps of a walker, and --sequence names sets of contacts. Give one of them."
+            )
+        from .._orbit.return_map import ReturnMap
+        from .arguments import split_sequence
+
+        step, shown = ReturnMap(_body(robot, robot.contacts), sequence=split_sequence(sequence)), robot
+        system = step.system
+    elif len(robot.touching) == 1:
         if mirror:
             raise Misuse("--mirror is of the two feet of a walker; there is one contact.")
-        system, shown = _body(robot), robot
+        system, shown = _body(robot, *robot.contacts.values()), robot
     elif len(robot.touching) == 2:
         shown = walker(robot, [each for each, *_ in robot.touching], mirror=_pairs(mirror) if mirror else None)
         system = shown.system
     else:
         touching = ", ".join(each for each, *_ in robot.touching)
         raise Misuse(f"{path}: --contact: there are the contacts {touching}. Give two feet, or one contact of a body.")
-    module = _module(path, robot, system, shown)
+    module: Any = _module(path, robot, system, shown)
+    if step is not None:
+        import jax.numpy as jnp
+
+        # The held numbers of the first set of contacts.
+        mode, region, (_, rest) = step.mode.partition("[")[0], module.region, module.start(None)
+        bodies: Any = system.mode(mode).domain
+        held = lambda x: jnp.concatenate([x, jnp.array(bodies.only.value, x.dtype)])
+        module.sequence, module.sets = step.sequence, sequence
+        module.region, module.start = lambda p: tuple(map(held, region(p))), lambda p: (mode, held(rest))
     return OwnModel(module, Path(path), module.system)
 
 
-def _body(robot: Any) -> Any:
+def _body(robot: Any, contacts: Any) -> Any:
     from ..contact import contact_system
 
     units = tuple("rad" if turns else "m" for turns in robot.turns)
-    (contact,) = robot.contacts.values()
     return contact_system(
-        robot.mechanism, contact, robot.coordinates, units=(*units, *(f"{each}/s" for each in units)), time_unit="s"
+        robot.mechanism, contacts, robot.coordinates, units=(*units, *(f"{each}/s" for each in units)), time_unit="s"
     )
 
 
@@ -111,7 +133,7 @@ def _module(path: str, robot: Any, system: Any, shown: Any) -> ModuleType:
         places = lambda own: [own.slope[plane], own.gravity[2], *(own.mass[k] for k in bodies.values())]
         return eqx.tree_at(places, robot.params, given)
 
-    of = lambda function: function and (lambda t, x, p: function(t, x, filled(p)))
+    of = lambda function: function and (lambda t, x, p, *member: function(t, x, filled(p), *member))
     modes = {
         name: dataclasses.replace(mode, vector_field=of(mode.vector_field), domain=of(mode.domain))
         for name, mode in system.modes.items()
@@ -131,9 +153,10 @@ def _module(path: str, robot: Any, system: Any, shown: Any) -> ModuleType:
         module.travel = lambda mode, x, p: shown.travel(mode, x, filled(p))
         module.sequence = shown.sequence
     first = next(iter(modes.values()))
-    rest = jnp.stack([*robot.params.reference[-(first.dimension // 2) :], *[jnp.zeros(())] * (first.dimension // 2)])
+    flowing = (first.dimension - len(first.held)) // 2
+    rest = jnp.stack([*robot.params.reference[-flowing:], *[jnp.zeros(())] * flowing])
     # Half a radian around the pose of the file, and the rates of a leg of 1 m.
-    wide = jnp.repeat(jnp.array([0.5, 1.0]), first.dimension // 2)
+    wide = jnp.repeat(jnp.array([0.5, 1.0]), flowing)
     reach = lambda p: jnp.where(wide == 1, jnp.sqrt(jnp.abs(p.gravity)), wide)
     module.region = lambda p: (rest - reach(p), rest + reach(p))
     module.start = lambda p: (next(iter(modes)), rest)

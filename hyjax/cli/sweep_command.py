@@ -82,7 +82,7 @@ def sweep(
     require_dask(scheduler)
     integrator = parse_tolerance(tolerance)
     cache = start_jax()
-    model = load(name)
+    model = load(name, sequence)
     if not where and not prescribe:
         raise Misuse("give --where, the parameters to vary, as slope=0.001:0.015:1000, or --prescribe with --solve.")
     params, values, lens, axes = parse_grid(model, where or [], param, levels=True)

@@ -107,6 +107,38 @@ def test_the_gait_of_a_file_with_a_conserved_quantity(command, tmp_path):
     assert shown.returncode and "orbit_not_converged" in shown.stderr
 
 
+WIND = '''"""A ball in a wind that pushes it onwards."""
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+import hyjax as hj
+
+
+class Params(eqx.Module):
+    push: jax.Array = hj.parameter(0.2, "1/s", "of the wind")
+
+
+body = hj.contact.Mechanism(lambda q, p: jnp.eye(1), lambda t, q, v, p: p.push * v - 1)
+contacts = {"ball": hj.contact.Contact(lambda t, q, p: q[0], restitution=0.8)}
+system = hj.contact.contact_system(body, contacts, ("z",))
+'''
+
+
+@pytest.mark.slow
+def test_a_sequence_of_sets_of_contacts(command, tmp_path):
+    """With v' = v / 5 - 1 the ball returns after the time T = u + u / 0.8 at the speed u / 0.8, up with u."""
+    path = tmp_path / "wind.py"
+    path.write_text(WIND)
+    ran = command("gait", f"{path}:system", "--sequence", "ball:open", "--region", "0,1:2,0", "--starts", "8", "--json")
+    assert ran.returncode == 0, ran.stderr
+    u, period = (json.loads(ran.stdout)["orbits"][0][key] for key in ("x0", "period"))
+    # The rounding of a stride.
+    assert_allclose([period, 5 + (u[1] - 5) * np.exp(period / 5)], [2.25 * u[1], -1.25 * u[1]], rtol=1e-13)
+    refused = command("gait", f"{path}:system", "--sequence", "bal:open")
+    assert refused.returncode == 2 and "Name each of them, in their order, as in 'ball:open'." in refused.stderr
+
+
 @pytest.mark.slow
 def test_the_family_of_a_file_with_a_conserved_quantity(command, tmp_path):
     """Over the energy E the ball rises to E / g, in the period sqrt(8 E) / g."""

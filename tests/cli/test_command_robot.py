@@ -7,6 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 pytest.importorskip("mujoco")
+from hyjax._testing import load_robot
+
 LEG = '<inertial pos="0 0 -0.5" mass="1" diaginertia="1e-14 1e-14 1e-14"/><site name="foot_'
 COMPASS = f"""<mujoco><compiler angle="radian"/><option gravity="0 0 -1"/><worldbody>
   <geom name="slope" type="plane" size="9 9 1" euler="0 0.05 0"/>
@@ -67,6 +69,15 @@ def test_a_body_in_contact_is_simulated(command, tmp_path):
     assert record["events"][0]["target"] == "S" and record["result"] == "successful"
 
 
+def test_sets_of_contacts_are_modes(robot):
+    """With names of sets the feet are contacts of a body, and the held numbers of the first set follow its state."""
+    model = load_robot(robot, ["foot_l", "foot_r"], sequence="foot_l:stick+foot_r:open,foot_l:open+foot_r:stick")
+    assert model.sequence == ("foot_l:stick+foot_r:open[1]", "foot_l:open+foot_r:stick[0]")
+    mode, x = model.start(None)
+    assert mode == "foot_l:stick+foot_r:open" and x.shape == (10,) and x[8:].tolist() == [1, 0]
+    assert model.coordinates[8:] == ("foot_l", "foot_r")
+
+
 REFUSED = [
     ([], "no contact is named. Give the feet as --contact LEFT --contact RIGHT, or {path}:LEFT,RIGHT; there are foot_l, foot_r."),
     (["--contact", "foot_l", "--contact", "fot_r"], "there is no geom or site 'fot_r'; there is foot_r, foot_l."),
@@ -78,6 +89,8 @@ REFUSED = [
     ([*FEET, "--mirror", "hip=hip_r"], "relabelling: 'hip' must be one of the coordinates hip_l, hip_r"),
     ([*FEET, "--param", "mass_left_leg=0"], "mass_left_leg=0.0 must be positive."),
     (["--contact", "foot_l"], "the file lacks sequence"),
+    ([*FEET, "--sequence", "foot_l:stuck"], "'foot_l:stuck' names no set of the contacts. Name each of them, in their order"),
+    ([*FEET, "--mirror", "none", "--sequence", "foot_l:open"], "--sequence names sets of contacts. Give one of them."),
 ]  # fmt: skip
 
 
