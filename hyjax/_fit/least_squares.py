@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -304,7 +305,8 @@ def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
 
 class _Search(NamedTuple):
     """Of Levenberg and Marquardt's method the point `trial` that is evaluated next; the best one, `u`, with its rows `at`; the
-    `expected` fall of the cost at the trial; the `divided` states' modes and scales; `steps` in all, `tried` in the stage."""
+    `expected` fall of the cost at the trial; the `divided` states' modes and scales; `steps` in all, `tried` in the stage; what
+    the data leave free, `held`, see `_loose_rows`."""
 
     trial: Array
     u: Array
@@ -317,6 +319,19 @@ class _Search(NamedTuple):
     stage: Int[Array, ""]
     steps: Int[Array, ""]
     tried: Int[Array, ""]
+    held: Float[Array, "held numbers"]
+
+
+def _loose_rows(rows: Rows, signal: Scalar) -> Float[Array, "numbers numbers"]:
+    """Rows that hold the directions of the parameters and starts which the data do not determine, and which the gaps of a search
+    with free states would change: where the data leave the scale free, they are least if all states vanish."""
+    eps = float(jnp.finfo(rows.links.dtype).eps)
+    weight = signal / eps**0.375
+    none = jnp.zeros(rows.gaps[..., -1].size + rows.closing[..., -1].size, weight.dtype)
+    left = without_free_states(rows.weighted(weight, none), weight, 0 * rows.gaps[..., -1])
+    _, sizes, right = jnp.linalg.svd(jnp.concatenate([left.matrix, left.closing]), full_matrices=True)
+    determined = jnp.pad(sizes > eps**0.5 * jnp.minimum(sizes[0], signal), (0, len(right) - sizes.size))
+    return jnp.where(determined[:, None], 0, signal * right)
 
 
 def rolled_out(problem: FitProblem, likely: Node) -> tuple[Array, tuple[Division, Array]]:
@@ -348,13 +363,17 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     weights = problem.change() * jnp.array(WEIGHTS if stages > 1 else (1.0,), flat.dtype)
     last = lambda search: (stages == 1) | (search.stage >= WEIGHTS.index(1e3))
 
-    def cost_of(at: Evaluated, dual, stage):
-        weight = weights[jnp.minimum(stage, stages - 1)]
-        return jnp.sum(at.r**2) + jnp.sum((weight * at.chain.gaps + dual / weight) ** 2)
+    def cost_of(at: Evaluated, u, search: _Search):
+        weight = weights[jnp.minimum(search.stage, stages - 1)]
+        gaps = weight * at.chain.gaps + search.dual / weight
+        return jnp.sum(at.r**2) + jnp.sum(gaps**2) + jnp.sum(off(search.held, u) ** 2)
+
+    count = free.first.size
+    off = lambda held, u: held @ (u - flat)[:count]
 
     def step(search: _Search) -> _Search:
         new, one = evaluate(search.trial, search.divided), jnp.ones((), flat.dtype)
-        cost, other = (cost_of(at, search.dual, search.stage) for at in (search.at, new))
+        cost, other = (cost_of(at, u, search) for at, u in ((search.at, search.u), (new, search.trial)))
         fall, first = cost - other, search.steps == rolls
         # Below the errors of the flow nothing tells.
         rounding = 2 * jnp.sqrt(cost) * finest
@@ -363,6 +382,10 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         worse = (search.at.chain.result == good) & (new.chain.result != good)
         better = first | (finite & ~worse & (fall > -rounding))
         u, at = select(better, (search.trial, new), (search.u, search.at))
+        held = search.held
+        if stages > 1:
+            loose = lambda: jnp.where(first, _loose_rows(new.rows, signal), search.held)
+            held = jax.lax.cond(eqxi.unvmap_any(first), loose, lambda: search.held)
         # How well the linearization foretold the fall. Damping goes fast only where little is left to fall, after a bend.
         part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
         part = jnp.where(first, 0.5, part)
@@ -387,7 +410,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         weighted = at.rows.weighted(weight, dual)
         sizes = sizes_of(weighted, weight)
         left = without_free_states(weighted, weight, jnp.sqrt(damping) * sizes.nodes)
-        a, b = jnp.concatenate([left.matrix, left.closing]), jnp.append(left.values, left.gaps)
+        a = jnp.concatenate([left.matrix, left.closing, held])
+        b = jnp.concatenate([left.values, left.gaps, off(held, u)])
         q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
         seen = b @ q[: len(b)]
         change = with_free_states(weighted, left, -jax.scipy.linalg.solve_triangular(upper, seen))
@@ -397,7 +421,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         change, _ = ravel_pytree(change)
         tried = jnp.where(ends, 0, search.tried + 1)
         steps = search.steps + 1
-        after = _Search(u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried)
+        after = _Search(u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held)
         if not rolls:
             return after
         nodes, rolled = rolled_out(problem, new.chain.likely)
@@ -406,8 +430,9 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
 
     number, one = jnp.array(0), jnp.ones((), flat.dtype)
     begin = _Search(
-        flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number
-    )
+        flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number,
+        jnp.zeros((count if stages > 1 else 0, count), flat.dtype),
+    )  # fmt: skip
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))
     at, free = found.at, unravel(found.u)
