@@ -210,7 +210,7 @@ def parse_sequence(model: ModuleType, text: str | None, levels: bool = False) ->
     if levels and hasattr(model, "conserved"):
         refuse_search(model, {"--sequence": text})
         return (model.step.mode,)
-    sequence = split_sequence(text) if text is not None and given else tuple(model.sequence)
+    sequence = tuple(each.strip() for each in text.split(",")) if text is not None and given else tuple(model.sequence)
     family = hasattr(model, "conserved") and not model.sequence
     if not sequence or family:
         other = "Its orbits are a family: use hyjax gait, continue or sweep" if family else "Use hyjax simulate"
@@ -225,10 +225,6 @@ def parse_sequence(model: ModuleType, text: str | None, levels: bool = False) ->
         # Sets of contacts are modes of their own.
         vars(model).update(system=step.system)
     return step.sequence  # pyright: ignore[reportReturnType]
-
-
-def split_sequence(text: str) -> tuple[str, ...]:
-    return tuple(each.strip() for each in text.split(","))
 
 
 def refuse_search(model: ModuleType, options: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ def search_orbits(
     to which starts led out of it; and then the region is that around the states at which a simulation settles.
     """
     import equinox as eqx
+    import jax.numpy as jnp
     import numpy as np
 
     from .._flow.check import sized
@@ -46,7 +47,7 @@ def search_orbits(
         program = solve_batch if isinstance(model, OwnModel) else stored_solver(cache, short_name(model), say)
         # Under jit, one compiled program is loaded instead of one for each operation.
         low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
-        system = sized(model.system, np.zeros_like(low[0]), low, params)
+        system = sized(model.system, jnp.zeros((), low.dtype), jnp.asarray(low), params)
         solve = ft.partial(program, Batch(system, params, sequence, strides, method, integrator))
         within = lambda low, high: search(solve, method, integrator, (low, high), starts, None)
         orbits, census = within(low, high)

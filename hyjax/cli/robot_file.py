@@ -57,9 +57,11 @@ def load_robot(
                 "--mirror is of the steps of a walker, and --sequence names sets of contacts. Give one of them."
             )
         from .._orbit.return_map import ReturnMap
-        from .arguments import split_sequence
 
-        step, shown = ReturnMap(_body(robot, robot.contacts), sequence=split_sequence(sequence)), robot
+        step, shown = (
+            ReturnMap(_body(robot, robot.contacts), sequence=tuple(each.strip() for each in sequence.split(","))),
+            robot,
+        )
         system = step.system
     elif len(robot.touching) == 1:
         if mirror:
