@@ -132,8 +132,9 @@ class Integrator(eqx.Module):
       and any order. With these two the step sizes are found first, and the steps are repeated where derivatives are needed.
     - `variations`: whether to resolve variations of coordinates at rest. The error estimate of a coordinate that rests does not
       limit the step; with `True`, an arc that starts at an equilibrium, or where some coordinates rest while others move, as in a
-      plane of symmetry or beside a clock, takes steps that are short against the time scale of the linearized flow of these. With
-      `False` such an arc takes steps as others need, and its derivatives are not reliable.
+      plane of symmetry or beside a clock, takes steps that are short against the time scale of the linearized flow of these at
+      the start, until they move; beside others that move, at most half of `max_steps`. With `False` such an arc takes steps as
+      others need, and its derivatives are not reliable; nor are they where the rest becomes stiff only later.
     - `unroll`: how an explicit Runge-Kutta step is compiled. `True` writes out its stages; `False` makes a loop of them, which
       halves the compile time, and for a small vector field triples the run time. By default a loop for vector fields of more than
       500 operations, those in loops counted fourfold, such as those of several contacts.

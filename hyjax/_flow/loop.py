@@ -257,7 +257,7 @@ def try_step(course: Course, now: Progress) -> Attempt:
     t1, x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory, t1, steep)
     finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
     error = jnp.where(finite, error, jnp.inf)
-    keep, h, control = _aside(course.pace.after, dt, x, x1, error, now.control)
+    keep, h, control = _aside(course.pace.after, dt, x, x1, error, now.control, now.steps)
     return Attempt(dt, t1, late, final, x1, f1, memory, finite, keep, h, control, iterations)
 
 

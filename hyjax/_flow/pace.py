@@ -13,9 +13,11 @@ Source: Hairer, Norsett, Wanner (1993), *Solving Ordinary Differential Equations
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
 
 from .._system.types import Flag, Scalar, State, Time
 from .integrator import Integrator
@@ -62,7 +64,13 @@ class Pace:
         self.first = integrator.first_step
         # A solver without an error estimate has no error order.
         self.error_order: Any = None if self.fixed else integrator.solver.error_order(step.terms)
-        self.largest = jax.lax.stop_gradient(largest_step(integrator, step, t, x, f, t_stop))
+        self.most = jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
+        resolved = integrator.variations and not self.fixed
+        self.rest = jax.lax.stop_gradient(at_rest(integrator, step, t, x, f, t_stop)) if resolved else None
+
+    def largest(self, x: State, steps: Int[Array, ""]) -> Scalar:
+        """The largest step from `x`, after so many steps."""
+        return self.most if self.rest is None else self.rest.largest(x, steps, self.most)
 
     def init(self, step: Step, t: Time, x: State, t_stop: Time) -> tuple[Scalar, Any]:
         """The first step from `(t, x)`, and the controller's memory."""
@@ -80,54 +88,69 @@ class Pace:
             self.error_order,
         )
         h = jnp.where(jnp.isfinite(h) & (h > 0), h, 1e-6 * jnp.abs(t_stop - t)).astype(x.dtype)
-        return jnp.minimum(h, self.largest), memory
+        return jnp.minimum(h, self.largest(x, jnp.array(0))), memory
 
-    def after(self, dt: Time, x: State, x1: State, error: State, memory: Any) -> tuple[Flag, Scalar, Any]:
-        """Whether a step `dt` from `x` to `x1` is accepted; the next step, 0 where the controller fails; and its memory."""
+    def after(
+        self, dt: Time, x: State, x1: State, error: State, memory: Any, steps: Int[Array, ""]
+    ) -> tuple[Flag, Scalar, Any]:
+        """Whether a step `dt` from `x` to `x1`, after so many others, is accepted; the next step, 0 where the controller fails;
+        and its memory."""
         if self.share is not None:
             # The root mean square over all coordinates becomes that over those which are integrated.
             error = error * jnp.sqrt(self.share)
         if self.tolerances is not None:
             keep, h = integral_control(dt, x, x1, error, self.tolerances, float(self.error_order))
-            return keep, jnp.minimum(h, self.largest), memory
+            return keep, jnp.minimum(h, self.largest(x1, steps)), memory
         sound: Flag = jnp.all(jnp.isfinite(error))
         if self.fixed:
             return sound, jnp.where(sound, jnp.asarray(self.first, x.dtype), 0), memory
         keep, _, end, _, memory, result = self.controller.adapt_step_size(
             jnp.zeros_like(dt), dt, x, x1, None, error, self.error_order, memory
         )
-        h = jnp.minimum(jnp.where(keep, end - dt, end), self.largest)
+        h = jnp.minimum(jnp.where(keep, end - dt, end), self.largest(x1, steps))
         # At its least step a controller may accept a state that is not finite.
         gave_up = (result != dfx.RESULTS.successful) | (keep & ~sound)
         return jnp.asarray(keep) & ~gave_up, jnp.where(gave_up, 0, h), memory
 
 
-def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time) -> Scalar:
-    r"""The largest step of an arc: `max_step`; where coordinates rest, a step that also resolves variations of these.
+class AtRest(eqx.Module):
+    """The coordinates of an arc that rest at its start, and the largest step that resolves their variations."""
+
+    x: State
+    resting: Bool[Array, " n"]
+    near: State  # the distance from `x` from which on the error of the state itself is that of the variations
+    bound: Scalar
+    most: Int[Array, ""]  # the number of steps that are bounded
+
+    def largest(self, x: State, steps: Int[Array, ""], given: Scalar) -> Scalar:
+        """The largest step from `x`: a coordinate that has left its rest is seen by the error control."""
+        rests = (steps < self.most) & jnp.any(self.resting & (jnp.abs(x - self.x) <= self.near))
+        return jnp.where(rests, jnp.minimum(given, self.bound), given)
+
+
+def at_rest(integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time) -> AtRest:
+    r"""The coordinates at rest, and the largest step that resolves variations of these.
 
     The controller estimates the error of the state, not of its tangents. Coordinates at rest have no error, however large the
     step, while their variations obey $\dot v = D_xf\,v$ and need steps that are short against $1/\rho$, with the spectral radius
-    $\rho$ of the block of $D_xf$. All rest at an equilibrium; beside a clock, or a motion in a plane of symmetry, the others do.
-    So where some rest to a few digits, the largest step is the one that the tolerance allows for an oscillation of angular
-    frequency $\rho$. In a stiff flow this is far shorter than the slow variations need; so for an implicit solver, the bound is
-    at least the step with which the arc takes a quarter of `max_steps`.
+    $\rho$ of the block of $D_xf$ at the start of the arc. All rest at an equilibrium; beside a clock, or a motion in a plane of
+    symmetry, the others do. So while some rest to a few digits, the largest step is the one that the tolerance allows for an
+    oscillation of angular frequency $\rho$. In a stiff flow this is far shorter than the slow variations need; so for an implicit
+    solver, the bound is at least the step with which the arc takes a quarter of `max_steps`. Beside a motion, half of `max_steps`
+    are bounded, so that a state which does not need them is found nevertheless.
     """
-    given = jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
-    if integrator.fixed or not integrator.variations:
-        return given
     rtol, atol = integrator.tolerances(x.dtype)
     order: Any = integrator.solver.order(step.terms)
-    unit = atol + rtol * jnp.abs(x)
-    small = float(jnp.finfo(x.dtype).eps) ** 0.5 * (atol / rtol + jnp.max(jnp.abs(x)))
+    scale = atol / rtol + jnp.abs(x)
+    small, near = float(jnp.finfo(x.dtype).eps) ** 0.5, rtol ** (1 / 3) * scale
     # Coordinates that would hardly move, at their speeds, in all their time.
-    left, hardly = t_stop - t, 0.01 / rtol * unit
+    left, hardly = t_stop - t, 0.01 * scale
     slow = (t < t_stop) & (jnp.abs(f) * left < hardly)
-
-    some = jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
+    some = scale * jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
+    size = lambda v: jnp.maximum(jnp.max(jnp.abs(v) / scale), jnp.finfo(x.dtype).tiny)
 
     def resolving():
-        size = lambda v: jnp.maximum(jnp.max(jnp.abs(v)), jnp.finfo(x.dtype).tiny)
-        later = small / size(f)
+        later = small * jnp.minimum(1 / size(f), left)
         acceleration = jnp.abs(step.field(t + later, x + later * f) - f) / later
         # Beside these a uniform motion, which every step follows exactly, is as a rest.
         still = slow | (acceleration * left**2 < hardly)
@@ -136,8 +159,8 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
         # the velocity give the rate at which the slow state changes; eight with a generic vector give the spectral radius.
         def product(v, _):
             v = jnp.where(still, step.field(t, x + small * v) - f, 0) / small
-            size = jnp.max(jnp.abs(v))
-            return v / jnp.where(size > 0, size, 1), size
+            growth = jnp.max(jnp.abs(v) / scale)
+            return v / jnp.where(growth > 0, growth, 1), growth
 
         velocity = jnp.where(slow, f, 0)
         each = jnp.stack([velocity / size(velocity), jnp.where(still, some, 0)])
@@ -146,12 +169,14 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
         rate = jnp.where(jnp.any(velocity != 0), jnp.prod(growth[0, :2]) ** 0.5, radius)
         # The distance from rest is about the speed divided by this rate, and the acceleration divided by its square. The latter
         # tells a turning point, as of a ball that is let go.
-        far = jnp.maximum(jnp.abs(velocity) * rate, acceleration) > rate**2 * rtol ** (-2 / 3) * unit
+        far = jnp.maximum(jnp.abs(velocity) * rate, acceleration) > rate**2 * near
         least = 4 * left / jnp.asarray(integrator.max_steps, x.dtype) if step.stiff else 0
         bound = jnp.maximum(10 * rtol ** (1 / order) / radius, least)
-        return jnp.where(jnp.any(still & ~far) & (radius > 0), bound, jnp.inf)
+        moves = jnp.any(~slow | (acceleration * left**2 >= hardly))
+        most = jnp.asarray(integrator.max_steps) // jnp.where(moves, 2, 1)
+        return still & ~far & (radius > 0), bound, most
 
-    none = lambda: jnp.full_like(given, jnp.inf)
+    none = lambda: (jnp.zeros_like(slow), jnp.zeros_like(left), jnp.zeros_like(jnp.asarray(integrator.max_steps)))
 
     def unless_uniform():
         # Of variations of what flies uniformly nothing is left after two products.
@@ -159,5 +184,5 @@ def largest_step(integrator: Integrator, step: Step, t: Time, x: State, f: State
         return jax.lax.cond(eqxi.unvmap_any(step.field(t, x + once) != f), resolving, none)
 
     # Computed only if some lane of the batch has such coordinates.
-    fine = jax.lax.cond(eqxi.unvmap_any(slow), unless_uniform, none)
-    return jnp.minimum(given, fine)
+    resting, bound, most = jax.lax.cond(eqxi.unvmap_any(slow), unless_uniform, none)
+    return AtRest(x, resting, near, bound, most)

@@ -119,3 +119,23 @@ def test_what_turns_does_not_rest():
         ).steps
     )
     assert steps(True) == steps(False)
+
+
+def test_a_rest_beside_others_costs_no_values():
+    """A settled first-order lag behind a turning point leaves its rest at once; a stiff decay at rest beside an oscillation is
+    passed with half of the steps."""
+
+    def steps(decay, lag):
+        field = lambda t, x, p: jnp.stack([x[1], -x[0], decay * (lag * x[0] - x[2])])
+        system, start = leave(field, 3, lambda t, x, p: 3 - t), jnp.array([1.0, 0.0, lag])
+        run = lambda variations: hj.flow_to_guard(
+            system, "free", 0.0, start, None, integrator=hj.Integrator(unroll=False, variations=variations)
+        )
+        bounded, free = run(True), run(False)
+        assert_allclose(bounded.x, free.x, rtol=0, atol=1e-9)
+        return int(bounded.steps), int(free.steps)
+
+    bounded, free = steps(30.0, 1.0)
+    assert bounded < 1.5 * free
+    bounded, free = steps(1e3, 0.0)
+    assert bounded < 2048 + 2 * free
