@@ -212,8 +212,9 @@ def attractor(
     found = ends(lanes, flat, modes)
     good = found["result"] == int(RESULTS.successful._value)
     if count is not None:
-        lead = lambda to, k: ends(lanes[to * count], found["x"][k, -1], found["mode"][k, -1])["x"]
-        last = found["x"].reshape(points, count, *found["x"].shape[1:])
+        states = lambda found: np.concatenate([found["x"], found["mode"][..., None]], axis=2)
+        lead = lambda to, k: states(ends(lanes[to * count], found["x"][k, -1], found["mode"][k, -1]))
+        last = states(found).reshape(points, count, found["x"].shape[1], -1)
         found["attractor"] = numbered(grid.values, np.asarray(flat), last, closeness, max_attractors, lead)
     found["lyapunov"] = found["exponents"][:, 0]
     if not chosen.several_modes:

@@ -4,6 +4,7 @@ The outcome is that of passes of a map until an orbit is near, or until a guard 
 last states tell the attractors apart (`matched.py`).
 """
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, TYPE_CHECKING
@@ -30,7 +31,7 @@ from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import ChosenMap, map_of, PassMap
-from .matched import LAST, numbered
+from .matched import FEW, LAST, numbered
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
 
@@ -87,10 +88,10 @@ def passes_to_outcome(pass_map: PassMap, free: tuple[int, ...], n_outcomes: int,
 
 
 def outcomes_of(
-    run: BatchMap, values: np.ndarray, x: np.ndarray, mode: int, strides: int, keep: int
+    run: BatchMap, values: np.ndarray, x: np.ndarray, mode: np.ndarray, strides: int, keep: int
 ) -> dict[str, np.ndarray]:
-    """The outcomes of initial states, shape `(points, n)`, in the mode of that index, after at most `strides` passes. `values`:
-    of the varied parameters. `kept`: the last `keep` states, NaN after an outcome."""
+    """The outcomes of initial states, shape `(points, n)`, in modes of these indices, after at most `strides` passes. `values`:
+    of the varied parameters. `kept`: the last `keep` states, each with its mode, NaN after an outcome."""
     count, first = len(x), strides - keep
     found = {
         "orbit": np.full(count, -1),
@@ -99,8 +100,8 @@ def outcomes_of(
         "result": np.zeros(count, np.int8),
         "x": x.copy(),
         "t": np.zeros(count, x.dtype),
-        "mode": np.full(count, mode),
-        "kept": np.full((count, keep, x.shape[1]), np.nan, x.dtype),
+        "mode": mode.copy(),
+        "kept": np.full((count, keep, x.shape[1] + 1), np.nan, x.dtype),
     }
     alive, most, taken = np.arange(count), 1, 0
     # Rounds of 1, 2, 4, ... passes, and of one for each state to keep; after each, lanes whose outcome is known are removed.
@@ -111,7 +112,7 @@ def outcomes_of(
         for name in ("orbit", "outcome", "x", "t", "mode", "result"):
             found[name][alive] = part[name]
         if taken >= first:
-            found["kept"][alive, taken - first] = part["x"]
+            found["kept"][alive, taken - first] = np.append(part["x"], part["mode"][:, None], axis=1)
         ended = (found["orbit"] >= 0) | (found["outcome"] >= 0) | (found["result"] != 0)
         alive, taken, most = alive[~ended[alive]], taken + more, 2 * most
     return found
@@ -150,7 +151,9 @@ def basin(
       those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes, or of all initial states if that
       is 0. By default the attractors are those that initial states lead to, matched from value to value as by
-      `hyjax.attractor`, with the lengths of its `closeness`.
+      `hyjax.attractor`, with the lengths of its `closeness`: each is iterated on, by `max_strides` but at least 256 strides, and
+      is undecided unless it comes back to itself, so that only states that drift by less than `closeness` in that time pass for
+      an attractor. Chaotic attractors of which 128 states do not come near each other stay two.
     - `outcomes`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
     - `where`, `values`: parameters, and the values of each, as for `sweep`, at which the basins are computed, without `orbits`.
@@ -161,10 +164,10 @@ def basin(
     **Returns:** an `xarray.Dataset` over the parameters, then the axes: `outcome`, the number of the outcome, with the names of
     all outcomes in its attribute `flag_meanings` (the orbits in their order, or the attractors, counted from 1, the `outcomes`,
     `no step` where a stride failed for another reason, such as a mode that is not in the sequence, and `undecided`: near no orbit
-    after the largest number of strides, or at no one of the attractors that are told apart); `strides`, the number taken; `last`,
-    the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the code of a stride that failed. At each
-    value, of the grid as a sample: `share`, the part of the points with each outcome, over `fate`, its name, with its
-    error `share_error`, as of `hyjax.attractor`; `uncertainty_exponent` $\alpha$, of the share $\epsilon^\alpha$ of pairs of
+    after the largest number of strides, still drifting, or at none of the attractors that are told apart); `strides`, the number
+    taken; `last`, the last state (NaN after an outcome of `outcomes` or a failure); and `result`, the code of a stride that
+    failed. At each value, of the grid as a sample: `share`, the part of the points with each outcome, over `fate`, its name, with
+    its error `share_error`, as of `hyjax.attractor`; `uncertainty_exponent` $\alpha$, of the share $\epsilon^\alpha$ of pairs of
     points at the distance $\epsilon$ whose outcomes differ, for equidistant axes of 8 points or more, 1 where the border is
     smooth; and `border_dimension`, the number of axes less $\alpha$. `change`: 1, `born`, where points have an outcome that none
     has at the next lower value of the last parameter, -1, `lost`, in the opposite case, and else 0. `ValueError` for axes, orbits
@@ -187,10 +190,16 @@ def basin(
     """
     xarray = load_xarray()
     require_map(step, "basin")
-    if max_strides < 1 or max_attractors < 1 or not closeness > 0:
+    counts = np.asarray([max_strides, max_attractors])
+    if (
+        counts.dtype.kind != "i"
+        or counts.min() < 1
+        or np.asarray(closeness).dtype.kind not in "if"
+        or not closeness > 0
+    ):
         raise ValueError(
-            f"basin: max_strides={max_strides} and max_attractors={max_attractors} must be at least 1 and closeness={closeness} "
-            "positive."
+            f"basin: max_strides={max_strides!r} and max_attractors={max_attractors!r} must be whole numbers, at least 1, and "
+            f"closeness={closeness!r} a positive number."
         )
     if (where is None) != (values is None) or (where is not None and orbits is not None):
         raise ValueError(
@@ -198,6 +207,8 @@ def basin(
             "value are found."
         )
     outcomes, keep = {} if outcomes is None else outcomes, 0 if orbits is not None else min(LAST, max_strides)
+    if clash := [name for name in outcomes if re.fullmatch(r"(orbit|attractor)[ _]\d+|no[ _]step|undecided", name)]:
+        raise ValueError(f"basin: the outcomes {clash} have names of other fates. Choose other names.")
     coordinates = step.system.mode(step.mode).coordinates
     on_axes = _checked_axes(axes, coordinates if initial is None else None)
     grid = Grid(params, (), (), (), ()) if where is None else grid_over(params, where, values)
@@ -226,18 +237,20 @@ def basin(
     workers = Workers(run, executor, run.threads)
     workers.compile("compiling the stride", progress)
 
-    def ends(lanes, x) -> dict[str, np.ndarray]:
+    def ends(lanes, x, modes, strides, keep) -> dict[str, np.ndarray]:
         boxes = chunks_of((len(x),), chunk_shape((len(x),), run.capacity))
         named = lambda i: f"basin: the initial states {box_text(('',), boxes[i])}"
-        chunks = ((lanes[box], x[box], chosen.mode, max_strides, keep) for box in boxes)
+        chunks = ((lanes[box], x[box], modes[box], strides, keep) for box in boxes)
         with progress_bar("initial states", len(x), 0, progress) as advance:
             return workers.gathered(outcomes_of, chunks, named, advance)
 
-    found = ends(lanes, x)
+    found = ends(lanes, x, np.full(len(x), chosen.mode), max_strides, keep)
     if orbits is None:
         kept = found["kept"].reshape(-1, len(points), *found["kept"].shape[1:])
-        lead = lambda to, k: ends(lanes[to * len(points)], found["x"][k])["kept"]
-        found["orbit"] = numbered(grid.values, x, kept, closeness, max_attractors, lead) - 1
+        # As many states as tell chaotic attractors apart, after as many passes.
+        more = max(max_strides, 2 * FEW), FEW
+        lead = lambda to, k: ends(lanes[to * len(points)], found["x"][k], found["mode"][k], *more)["kept"]
+        found["orbit"] = numbered(grid.values, x, kept, closeness, max_attractors, lead, settle=True) - 1
         names = [f"attractor {k}" for k in range(1, 2 + found["orbit"].max())]
     units = units_of(None, params, step.system).coordinates
     found = _labelled(xarray, found, grid, on_axes, names, tuple(outcomes), chosen, units)

@@ -6,12 +6,14 @@ to it gives the number; one that none comes to gets a new number. Where the iter
 the nearest attractor that none comes to keeps the number, within half its size. Lengths are relative to the size of an attractor
 in each coordinate, so that neither a motion that escapes nor a large coordinate hides the others; the initial states give the
 least size, so that an attractor at the origin has one. Small attractors are told apart first: to a large one all of them are
-near.
+near. The mode is a coordinate: states of different modes are never near. Where it is asked for, each attractor is iterated on:
+one that does not come back to itself still drifts and is none, and two that come near each other are one.
 
 Source: Datseris, Luiz Rossi, Wagemakers (2023), *Framework for global stability analysis of dynamical systems*, Chaos 33, 073151.
 """
 
 import functools as ft
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +22,8 @@ from jaxtyping import Float, Int
 # Of the states of an attractor those that are kept, and those that are compared with them; of an initial state those that are
 # compared first; initial states that are compared at once.
 STATES, FEW, LAST, BLOCK = 1024, 128, 16, 256
+# A unit in which modes are far apart.
+MODE = 1e-9
 # How near an attractor is to that of the point before from which the iteration fails, in units of its size.
 HALF = 0.5
 
@@ -31,13 +35,16 @@ def numbered(
     closeness: float,
     most: int,
     lead: Callable,
+    settle: bool = False,
 ) -> Int[np.ndarray, " lanes"]:
     """The number of the attractor of each lane, `(points, starts)` in a row, from 1; 0 where the states are NaN, or have none
     of the first `most` attractors of their point.
 
-    **Arguments:** `axes`: values of the grid's axes; the last varies fastest over the points. `x0`, `x`: first and last states.
+    **Arguments:** `axes`: values of the grid's axes; the last varies fastest over the points. `x0`, `x`: first and last states,
+    `x` with the mode's number as the last coordinate.
     `closeness`: of states of one attractor, relative to the largest value of each coordinate. `lead`: of points and of lanes,
-    each shape `(m,)`: the last states, shape `(m, keep, n)`, of iteration at these points from the last states of the lanes.
+    each shape `(m,)`: the last states, as `x`, of iteration at these points from the last states of the lanes. `settle`: by
+    this find out which attractors are none, or one.
     """
     order = np.arange(len(x)).reshape([len(axis) for axis in axes])[np.ix_(*map(np.argsort, axes))]
     # For each point the one before it, along the last axis on which there is one.
@@ -48,13 +55,29 @@ def numbered(
     # The least size in each coordinate: that of most initial states, and a little of the largest, for those that start at 0.
     known = x0[np.isfinite(x0).all(axis=1)]
     least = np.median(np.abs(known), axis=0) if len(known) else np.ones(x0.shape[1])
-    least = closeness * np.maximum(least, np.maximum(1e-3 * least.max(), 1e-30))
+    least = np.append(closeness * np.maximum(least, np.maximum(1e-3 * least.max(), 1e-30)), MODE)
     labels = np.stack([_told_apart(each, closeness, most, least) for each in x])
-    sets = [[_some(each[label == k]) for k in range(label.max() + 1)] for each, label in zip(x, labels, strict=True)]
-    units = [[np.maximum(closeness * np.abs(each).max(axis=0), least) for each in at] for at in sets]
-    seeds = [(to, k) for to in order.ravel() if before[to] >= 0 for k in range(len(sets[before[to]]))]
-    lanes = np.array([before[to] * x.shape[1] + int(np.argmax(labels[before[to]] == k)) for to, k in seeds], int)
-    ends = lead(np.array([to for to, _ in seeds], int), lanes) if seeds else x[0, :0]
+
+    def sets_of() -> tuple[list, list]:
+        sets = [
+            [_some(each[label == k]) for k in range(label.max() + 1)] for each, label in zip(x, labels, strict=True)
+        ]
+        return sets, [[_unit(each, closeness, least) for each in at] for at in sets]
+
+    def led_to(seeds: list[tuple[int, int]], sources: np.ndarray):
+        lanes = [sources[to] * x.shape[1] + int(np.argmax(labels[sources[to]] == k)) for to, k in seeds]
+        return lead(np.array([to for to, _ in seeds], int), np.array(lanes, int)) if seeds else x[0, :0]
+
+    sets, units = sets_of()
+    if settle:
+        seeds = [(at, k) for at in range(len(x)) for k in range(len(sets[at]))]
+        ends = led_to(seeds, np.arange(len(x)))
+        for at, label in enumerate(labels):
+            own = ends[[place == at for place, _ in seeds]]
+            labels[at] = _settled(label, sets[at], units[at], own)
+        sets, units = sets_of()
+    seeds = [(to, k) for to in order.ravel().tolist() if before[to] >= 0 for k in range(len(sets[before[to]]))]
+    ends = led_to(seeds, before)
     numbers, count = [np.zeros(len(each), int) for each in sets], 0
     for to in order.ravel():
         # The attractors here that those of the point before lead to, the nearest sets first.
@@ -83,7 +106,7 @@ def _told_apart(
 ) -> Int[np.ndarray, " starts"]:
     """For each initial state the number of its attractor among those of one point, from 0; -1 for none."""
     labels, left, sets, units = np.full(len(x), -1), np.flatnonzero(np.isfinite(x).all(axis=(1, 2))), [], []
-    near = np.maximum(closeness * np.abs(x).max(axis=1), least)
+    near = _unit(x, closeness, least)
     left = left[np.argsort((near[left] / least).max(axis=1), kind="stable")]
     while left.size and len(sets) < most:
         units.append(near[left[0]])
@@ -96,9 +119,39 @@ def _told_apart(
         gaps = [float(_gaps(sets[k][None, -FEW:], *each)[0]) for each in before]
         if min(gaps) <= 1:
             labels[labels == k] = int(np.argmin(gaps))
-    # In the order of the initial states.
+    return _in_order(labels)
+
+
+def _settled(
+    labels: Int[np.ndarray, " starts"], sets: list, units: list, ends: np.ndarray
+) -> Int[np.ndarray, " starts"]:
+    """The labels of attractors that come back to themselves, one for those that come near each other; -1 for others, unless they
+    are, and come, near one that comes back.
+
+    **Arguments:** `ends`: the states that each of the `sets` comes to.
+    """
+    near = lambda states, others, unit: _gaps(states[None, -FEW:], others, unit)[0] <= 1
+    back = [k for k, (end, own, unit) in enumerate(zip(ends, sets, units, strict=True)) if near(end, own, unit)]
+    one = np.full(len(sets) + 1, -1)
+    one[back] = back
+    for i, j in itertools.product(back, range(len(sets))):
+        reach, unit = np.concatenate([sets[i][-FEW:], ends[i]]), np.minimum(units[i], units[j])
+        if one[i] != one[j] and near(ends[j], reach, unit) and (one[j] >= 0 or near(sets[j], reach, unit)):
+            one[one == one[j] if one[j] >= 0 else j] = one[i]
+    return _in_order(one[labels])
+
+
+def _in_order(labels: Int[np.ndarray, " starts"]) -> Int[np.ndarray, " starts"]:
+    """The labels from 0, in the order of the initial states."""
     first = list(dict.fromkeys(labels[labels >= 0].tolist()))
     return np.array([first.index(k) if k >= 0 else -1 for k in labels])
+
+
+def _unit(states: np.ndarray, closeness: float, least: Float[np.ndarray, " n"]) -> np.ndarray:
+    """The distance in each coordinate, of states over the last axis but one, within which others are near."""
+    unit = np.maximum(closeness * np.abs(states).max(axis=-2), least)
+    unit[..., -1] = MODE
+    return unit
 
 
 def _some(sets: Float[np.ndarray, "sets keep n"]) -> Float[np.ndarray, "states n"]:

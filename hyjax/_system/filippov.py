@@ -16,7 +16,7 @@ $\sum w_{ij} f_{ij}$ that keeps both functions, $w_{ij} = w_1^i w_2^j$ with $w_k
 
 import functools as ft
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -191,21 +191,25 @@ class Slide(eqx.Module):
             return self.flows.sides[known](t, x, params)
         signs = number(self.signs)
         _, fields, rates = self.flows.parts(signs if known is None else known, t, x, params)
+        for sign, share in reversed([*zip(signs, _shares(signs, rates), strict=True)]):
+            fields = _mixed(fields[..., 0, :], fields[..., 1, :], sign, share)
+        return fields
 
-        def mixed(pair: Sequence[Array] | Array, k: int, share: Scalar) -> Array:
-            low, high = pair
-            beside = jnp.where(signs[k] < 0, low, high)
-            return jnp.where(signs[k] == 0, _between(low, high, share), beside)
 
-        if len(fields.shape) == 2:
-            return mixed(fields, 0, _share(*rates[0]))
-        both = jnp.all(signs == 0)
-        weights = _weights(rates)
-        # Along one surface, on the side of the other.
-        first = _share(*(jnp.where(signs[1] > 0, each[1], each[0]) for each in rates[0]))
-        second = _share(*jnp.where(signs[0] > 0, rates[1, 1], rates[1, 0]))
-        shares = [jnp.where(both, *pair) for pair in zip(weights, (first, second), strict=True)]
-        return mixed([mixed(pair, 1, shares[1]) for pair in fields], 0, shares[0])
+def _mixed(low: Array, high: Array, sign: Array, share: Scalar) -> Array:
+    """Of both sides of a surface, the one of this sign; where it is 0, the flow along it."""
+    return jnp.where(sign == 0, _between(low, high, share), jnp.where(sign < 0, low, high))
+
+
+def _shares(signs: Array, rates: Array) -> list[Scalar]:
+    """The weight of the positive side of each surface in the sliding flow."""
+    if len(rates) == 1:
+        return [_share(*rates[0])]
+    # Along one surface, on the side of the other.
+    first = _share(*(jnp.where(signs[1] > 0, each[1], each[0]) for each in rates[0]))
+    second = _share(*jnp.where(signs[0] > 0, rates[1, 1], rates[1, 0]))
+    both = jnp.all(signs == 0)
+    return [jnp.where(both, *pair) for pair in zip(_weights(rates), (first, second), strict=True)]
 
 
 class Picked(eqx.Module):
@@ -372,19 +376,24 @@ class Side(eqx.Module):
         return sum(pick != NEVER for pick in self.picks.value)  # pyright: ignore
 
     def led_back(self, t: Time, x: State, params: Params) -> Matrix:
-        r"""The projection $I - (f_+ - f_-)\,D_xh / D_xh(f_+ - f_-)$ onto the surface along which the mode slides, by which the
-        flow leads back what is beside it, at once; the identity for a mode that slides along none, or along two."""
+        r"""The projection $I - J (NJ)^{-1} N$ onto the surfaces along which the mode slides, by which the flow leads back what is
+        beside them, at once: the rows of $N$ are the gradients, the columns of $J$ the jumps of the field across each of them."""
         known = self.signs.value if isinstance(self.signs, PerMode) else self.signs
-        signs, (_, fields, _) = number(self.signs), self.flows.parts(known, t, x, params)
-        every = jax.jacfwd(lambda x: jnp.stack([jnp.asarray(h(t, x, params), x.dtype) for h in self.flows.surfaces]))(x)
-        normal = every[jnp.argmin(jnp.abs(signs))]
-        if len(every) == 2:
-            # Along the first surface, on the side of the second, or the other way round.
-            first = jnp.where(signs[1] > 0, fields[:, 1], fields[:, 0])
-            second = jnp.where(signs[0] > 0, fields[1], fields[0])
-            fields = jnp.where(signs[0] == 0, first, second)
-        jump, same = fields[1] - fields[0], jnp.eye(x.size, dtype=x.dtype)
-        return jnp.where(jnp.sum(signs == 0) == 1, same - jnp.outer(jump, normal) / _nonzero(normal @ jump), same)
+        signs, (_, fields, rates) = number(self.signs), self.flows.parts(known, t, x, params)
+        normals = jax.jacfwd(lambda x: jnp.stack([jnp.asarray(h(t, x, params), x.dtype) for h in self.flows.surfaces]))(
+            x
+        )
+        jumps = [fields[1] - fields[0]]
+        if len(normals) == 2:
+            shares = _shares(signs, rates)
+            across = jumps[0], fields[:, 1] - fields[:, 0]
+            jumps = [_mixed(across[k][0], across[k][1], signs[1 - k], shares[1 - k]) for k in (0, 1)]
+        on = (signs == 0)[:, None]
+        normals, jumps = jnp.where(on, normals, 0), jnp.where(on, jnp.stack(jumps), 0)
+        matrix = jnp.where(jnp.diag(~on[:, 0]), 1, normals @ jumps.T)
+        same, two = ft.partial(jnp.eye, dtype=x.dtype), len(matrix) == 2
+        adjugate = jnp.trace(matrix) * same(2) - matrix if two else same(1)
+        return same(x.size) - jumps.T @ adjugate @ normals / _nonzero((matrix @ adjugate)[0, 0])
 
     def refusal(self, t: Time, x: State, params: Params, tolerances: tuple) -> RESULTS:
         """`not_unique` on a surface from which both flows lead away; `outside_domain` off one along which the mode slides."""

@@ -361,3 +361,35 @@ def test_noise_across_a_surface_along_which_the_flow_slides():
     variance = 0.2 * np.exp(-4) + 0.1 * (1 - np.exp(-4)) / 2
     # The integrator's tolerance, of a few tens of steps.
     assert_allclose(found.sigma, variance * np.outer([1, 0.5], [1, 0.5]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.medium
+def test_noise_across_two_surfaces_along_which_the_flow_slides():
+    """The flow leads back to the z axis along the jumps, (-2, 0, c) and (0, -2, 0), of the field across both: the equation of z +
+    c x / 2 knows nothing of the surfaces."""
+    sides = {
+        (a, b): lambda t, x, p, a=a, b=b: jnp.stack([-a + 0 * x[0], -b + 0 * x[1], p * a / 2 - x[2]])
+        for a in (1, -1) for b in (1, -1)
+    }  # fmt: skip
+    corner = hj.filippov(sides, (lambda t, x, p: x[0], lambda t, x, p: x[1]), ("x", "y", "z"))
+    noise, start = hj.noise.Noise(flow=np.diag([0.1, 0.2, 0.3])), jnp.array([0.0, 0.0, 1.0])
+    at = jax.jit(
+        lambda c: (
+            hj.noise.covariance(
+                corner,
+                start,
+                jnp.diag(jnp.array([0.0, 0.0, 0.2])),
+                c,
+                mode="00",
+                t1=2.0,
+                noise=noise,
+                max_jumps=2,
+                integrator=ROLLED,
+            ).sigma
+        )
+    )
+    for c in (0.0, 1.0):
+        level = 0.3 + 0.1 * c**2 / 4
+        variance = 0.2 * np.exp(-4) + level * (1 - np.exp(-4)) / 2
+        # The integrator's tolerance, of a few tens of steps.
+        assert_allclose(at(jnp.array(c)), np.diag([0, 0, variance]), rtol=0, atol=1e-12)

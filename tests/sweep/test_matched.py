@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray
 from numpy.testing import assert_allclose, assert_array_equal
-from systems import CLOCK
+from systems import CLOCK, ROLLED
 from test_continuation import mapping
 
 import hyjax as hj
@@ -217,3 +217,63 @@ def test_outcomes_and_failures_along_a_parameter():
     # Guards are those of the flow, in which the second coordinate grows from 0 to 1.
     assert_array_equal(names, np.where(x < 0, "no step", [["attractor 1"], ["left"]]))
     assert_array_equal(found["change"].sel(fate=["attractor 1", "left"]), [[0, 0], [-1, 1]])
+
+
+def shares_of(system, value, axes, **given):
+    """The share of each outcome, of a map whose coordinates but the clock are the axes."""
+    initial = lambda p, *x: jnp.stack([*x, 0 * x[0]])
+    step = hj.ReturnMap(system, sequence=("run",), integrator=CLOCK)
+    found = hj.basin(step, jnp.array(value), axes=axes, initial=initial, progress=False, **given)
+    return dict(zip(found["fate"].values.tolist(), found["share"].values.tolist(), strict=True))
+
+
+def test_states_that_still_drift_have_no_attractor():
+    """Of x -> 1 + r (x - 1) each state is led to 1, by 400 strides at r = 0.99 to 2 % of its distance."""
+    drifting, x = mapping(lambda x, p: 1 + p * (x - 1), 1), {"x": np.linspace(0, 2, 20)}
+    assert shares_of(drifting, 0.5, x, max_strides=60) == {"attractor 1": 1, "no step": 0, "undecided": 0}
+    for strides in (1, 100):
+        assert shares_of(drifting, 0.99, x, max_strides=strides) == {"no step": 0, "undecided": 1}
+    assert shares_of(drifting, 0.99, x, max_strides=400) == {"attractor 1": 1, "no step": 0, "undecided": 0}
+
+
+def test_a_chaotic_attractor_of_few_states_is_one():
+    henon = mapping(lambda x, p: jnp.stack([1 - p * x[0] ** 2 + x[1], 0.3 * x[0]]), 2)
+    axes = {"x": np.linspace(-0.5, 0.5, 5), "y": np.linspace(-0.1, 0.1, 3)}
+    for a in (1.2, 1.4):
+        assert shares_of(henon, a, axes, max_strides=100)["attractor 1"] == 1
+
+
+@pytest.fixture(scope="module")
+def two_modes():
+    """A flow that is led to 1 in the mode `low`, and from beyond 2 to `high`, where it is led to c."""
+    low, high = lambda t, x, p: (x - 1) * (x - 2), lambda t, x, p: p["c"] - x
+    system = hj.HybridSystem(
+        {"low": hj.Mode(low, ("x",)), "high": hj.Mode(high, ("x",))},
+        (hj.Transition("low", "high", lambda t, x, p: 3 - x[0], lambda t, x, p: x),),
+    )
+    step = hj.ReturnMap(system, section=hj.Stroboscope("low", 1.0), integrator=ROLLED)
+    return step, (np.arange(15) + 0.5) / 5, {"where": lambda p: p["c"], "progress": False}
+
+
+@pytest.mark.medium
+def test_attractors_are_led_on_in_their_modes(two_modes):
+    """At c = 1 both attractors are at 1."""
+    step, x, options = two_modes
+    values, params = np.array([1.0, 1.3, 1.32, 1.34]), {"c": jnp.array(1.0)}
+    found = hj.basin(
+        step, params, axes={"x": x}, initial=lambda p, x: x[None], values=values, max_strides=60, **options
+    )
+    assert found["fate"].values.tolist() == ["attractor 1", "attractor 2", "no step", "undecided"]
+    assert_array_equal(found["outcome"], np.tile(x > 2, (4, 1)))
+    assert_array_equal(found["change"], 0)
+    iterated = hj.attractor(step, x[:, None], params, values=values, n_strides=60, **options)
+    assert_array_equal(iterated["attractor"], 1 + found["outcome"].values)
+
+
+def test_outcomes_and_numbers_that_cannot_be(folded):
+    for name in ("attractor 1", "orbit 12", "no step", "undecided"):
+        with pytest.raises(ValueError, match=rf"outcomes \['{name}'\]"):
+            folded[1](1.0, outcomes={name: lambda t, x, p: x[0]})
+    for bad in ({"max_attractors": "3"}, {"max_attractors": 2.5}, {"closeness": "1"}):
+        with pytest.raises(ValueError, match=f"={next(iter(bad.values()))!r}"):
+            folded[1](1.0, **bad)
