@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from numpy.testing import assert_allclose
 from systems import ROLLED
 
@@ -191,3 +192,30 @@ def test_fields_must_be_of_all_signs():
         hj.filippov({1: lambda t, x, p: x}, (lambda t, x, p: x[0], lambda t, x, p: x[1]), ("x", "y"))
     with pytest.raises(ValueError, match="fields must be"):
         hj.filippov({1: lambda t, x, p: x}, lambda t, x, p: x[0], ("x",))
+
+
+def test_pushes_are_led_back_onto_all_surfaces_of_a_mode():
+    """As by the definition, I - J (NJ)^-1 N, of constant fields."""
+    random = np.random.default_rng(0)
+    normals = np.array([[1.0, 0.3, 0.2], [-0.2, 1.0, 0.5]])
+    fields = {
+        (a, b): np.linalg.pinv(normals) @ (-np.array([a, b]) + 0.2 * random.normal(size=2)) + [0, 0, random.normal()]
+        for a in (1, -1) for b in (1, -1)
+    }  # fmt: skip
+    held = lambda key: lambda t, x, p: jnp.asarray(fields[key]) + 0 * x
+    system = hj.filippov(
+        {key: held(key) for key in fields}, tuple(lambda t, x, p, n=n: n @ x for n in normals), tuple("xyz")
+    )
+    at = lambda mode: np.asarray(system.mode(mode).domain.led_back(jnp.array(0.0), jnp.zeros(3), None))
+    across = np.array([fields[1, 1] - fields[-1, 1], fields[1, 1] - fields[1, -1]])
+    for mode, k in (("0+", 0), ("+0", 1)):
+        assert_allclose(at(mode), np.eye(3) - np.outer(across[k], normals[k]) / (normals[k] @ across[k]), atol=1e-15)
+    assert_allclose(at("++"), np.eye(3))
+    # The weights of the positive sides: those that hold the flow.
+    corners = np.array([[fields[a, b] for b in (-1, 1)] for a in (-1, 1)])
+    flow = lambda w: np.einsum("i,j,ijk", [1 - w[0], w[0]], [1 - w[1], w[1]], corners)
+    w = scipy.optimize.fsolve(lambda w: normals @ flow(w), [0.5, 0.5], xtol=1e-14)
+    # The flow is linear in each weight.
+    jumps = np.stack([flow([1, w[1]]) - flow([0, w[1]]), flow([w[0], 1]) - flow([w[0], 0])], axis=1)
+    assert_allclose(at("00"), np.eye(3) - jumps @ np.linalg.solve(normals @ jumps, normals), atol=1e-12)
+    assert_allclose(normals @ at("00"), 0, atol=1e-14)
