@@ -41,7 +41,7 @@ from ..phase.equilibrium import Equilibrium, rounding
 from .codimension_two import corner, STILL
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import Equilibria, EquilibriumPoint, hopf_form
-from .location import Followed, interpolated_zero, Place, places_of, zero_between
+from .location import Followed, interpolated_zero, Located, may_turn, nothing, Place, search, zero_between
 from .unfolding import Balance
 
 # The curves that pass through a point, and what each point of codimension two is.
@@ -51,6 +51,8 @@ CURVES = {
 }  # fmt: skip
 # The largest residual, in units of that of an equilibrium: the condition has second derivatives.
 LOOSER = 16.0
+# The first Lyapunov coefficient is zero below this share of those at the ends of the interval.
+SMALL = 1e-3
 MEANINGS = {
     "cusp": "two curves of folds end: between them there are three equilibria",
     "bogdanov-takens": "two eigenvalues are zero: a curve of Hopf points begins at one of folds",
@@ -58,6 +60,9 @@ MEANINGS = {
     "double-hopf": "two pairs are imaginary: two curves of Hopf points cross",
     "fold-hopf": "an eigenvalue is zero and a pair is imaginary: curves of folds and Hopf points touch",
 }
+# Where there is no fold, because the equation's derivative by the state and both parameters is singular.
+CROSSING = "an eigenvalue is zero and a pair is imaginary: branches of equilibria cross along a curve of Hopf points"
+Test = Callable[[Place], float]
 
 
 class Degenerate(eqx.Module):
@@ -235,47 +240,59 @@ def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _search(found: EquilibriumLocus) -> tuple[EquilibriumPoint, ...]:
-    equation, kind = Degenerate(found.unfolding, found.kind), found.kind
+    equation, kind, known = Degenerate(found.unfolding, found.kind), found.kind, {}
     curve = Followed(equation, len(found.curves.count), found.method, found.accept, _witness)
     others = lambda place: _apart(kind, place.values)[1]
     product = lambda values: float(np.prod(values).real)
     square = lambda place: product(_apart(kind, place.values)[0])
     sums = lambda values: [a + b for a, b in itertools.combinations(values, 2)]
     rest = lambda place: [product(np.delete(place.values, k)) for k in range(len(place.values))]
-    points: list[tuple[float, EquilibriumPoint]] = []
-    for a, b in itertools.pairwise(places_of(curve, found._points)):
-        tests: dict[str, Callable[[Place], float]] = {}
+
+    def lyapunov(place: Place) -> float:
+        if place.s not in known:
+            known[place.s] = _lyapunov(equation, place, square(place))
+        return known[place.s]
+
+    def tests_between(a: Place, b: Place) -> dict[str, Test]:
         if kind == "fold":
             turn = b.near.tangent[-2:] - a.near.tangent[-2:]
-            tests["cusp"] = lambda place, turn=turn: float(place.near.tangent[-2:] @ turn)
-            tests |= {
+            return {
+                "cusp": lambda place: float(place.near.tangent[-2:] @ turn),
                 "bogdanov-takens": lambda place: float(np.sum(rest(place))),
                 "fold-hopf": lambda place: product(sums(others(place))),
             }
-        else:
-            tests |= {"bogdanov-takens": square, "fold-hopf": lambda place: product(others(place))}
-            tests["double-hopf"] = lambda place: product(sums(others(place)))
-            if min(square(a), square(b)) > 0:
-                tests["generalized-hopf"] = lambda place: (
-                    _lyapunov(equation, place, square(place)) * product(others(place))
-                )
-        for name, test in tests.items():
-            if (test(a) >= 0) == (test(b) >= 0):
-                continue
+        tests: dict[str, Test] = {"bogdanov-takens": square, "fold-hopf": lambda place: product(others(place))}
+        tests["double-hopf"] = lambda place: product(sums(others(place)))
+        if min(square(a), square(b)) > 0:
+            tests["generalized-hopf"] = lambda place: lyapunov(place) * product(others(place))
+        return tests
+
+    def expected(curve: Followed, places: list[Place], k: int) -> tuple[dict[str, Test], bool]:
+        a, b = places[k], places[k + 1]
+        tests = tests_between(a, b)
+        flips = {name: test for name, test in tests.items() if (test(a) >= 0) != (test(b) >= 0)}
+        return flips, not any(may_turn(places, k, test) for name, test in tests.items() if name not in flips)
+
+    def located(curve: Followed, a: Place, b: Place, flips: dict[str, Test]) -> Located:
+        points = []
+        for name, test in flips.items():
             # Where two curves cross, the corrector's matrix is singular.
             change = test(b) - test(a)
-            smooth, sure = (
-                lambda place, test=test, change=change: test(place) / change,
-                1e-10 + float(found.accept) / abs(change),
-            )
-            place = (
-                interpolated_zero(curve, a, b, smooth, sure)
-                if name == "double-hopf"
-                else zero_between(curve, a, b, test)
-            )
-            if place is not None and (point := _point(equation, name, place)):
+            smooth = lambda place, test=test, change=change: test(place) / change
+            sure = 1e-10 + float(found.accept) / abs(change)
+            crossing = name == "double-hopf"
+            place = interpolated_zero(curve, a, b, smooth, sure) if crossing else zero_between(curve, a, b, test)
+            # The product of the other eigenvalues alone may change its sign, where branches of equilibria cross.
+            if place is None or (
+                name == "generalized-hopf"
+                and not abs(lyapunov(place)) < SMALL * max(abs(lyapunov(a)), abs(lyapunov(b)))
+            ):
+                continue
+            if point := _point(equation, name, place):
                 points.append((place.s, point))
-    return tuple(point for _, point in sorted(points, key=lambda each: each[0]))
+        return Located(points, False, False)
+
+    return tuple(search(curve, found._points, expected, located, lambda *_: None)[0])
 
 
 def _alone(equation: Degenerate, v: Array) -> tuple[Balance, Array]:
@@ -307,7 +324,9 @@ def _point(equation: Degenerate, kind: str, place: Place) -> EquilibriumPoint | 
     frequency = jnp.sqrt(jnp.asarray(squares[0], v.dtype)) / balance.time_scale if kind.endswith("-hopf") else nan
     if kind == "generalized-hopf":
         form = hopf_form(*_alone(equation, v), frequency)
+    regular = np.linalg.svd(place.near.jacobian[:-1], compute_uv=False)[-1] > nothing(place)
     return EquilibriumPoint(
         balance.origin + v[-2:] * balance.scale, equation.at(v), frequency, nan, balance.residual(v)[1].residual,
-        v, balance, form, None, kind=kind, meaning=MEANINGS[kind],
+        v, balance, form, None, kind=kind,
+        meaning=MEANINGS[kind] if regular or kind != "fold-hopf" else CROSSING,
     )  # fmt: skip

@@ -98,6 +98,44 @@ def test_where_the_first_lyapunov_coefficient_is_zero():
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("kind", ["generalized-hopf", "bogdanov-takens"])
+def test_two_points_within_a_step(kind):
+    """z' = (m + 1.3 i) z + f z |z|^2 - z |z|^4, and x' = y, y' = a + f y + x^2 + x y at a = 0, of f = (b - 0.047)^2 - 0.001."""
+
+    def field(t, x, p):
+        first, f = p["first"], (p["b"] - 0.047) ** 2 - 1e-3
+        if kind == "bogdanov-takens":
+            return jnp.stack([x[1], first + f * x[1] + x[0] ** 2 + x[0] * x[1]])
+        grow = first + f * (x @ x) - (x @ x) ** 2
+        return jnp.stack([grow * x[0] - 1.3 * x[1], 1.3 * x[0] + grow * x[1]])
+
+    guess, on = ([-0.5, 0.0], "fold") if kind == "bogdanov-takens" else ([0.0, 0.0], "hopf")
+    point = special(field, ("x", "y"), guess, {"first": -0.3, "b": -0.9}, (-0.5, 0.1))[on]
+    found = hj.locus(point, where=lambda p: p["b"], stop=1.0)
+    # The test function has one sign at all points of the curve.
+    f = (found.values[:, 1] - 0.047) ** 2 - 1e-3
+    assert np.all(f > 0)
+    assert [each.kind for each in found.special_points] == [kind, kind]
+    # From rounding of f, whose slope is 0.06.
+    assert_allclose([each.values[1] for each in found.special_points], 0.047 + np.sqrt([1e-3]) * [-1, 1], atol=1e-12)
+
+
+@pytest.mark.medium
+def test_branches_cross_on_a_curve_of_hopf_points():
+    """x' = n x - x^3, z' = (m + i) z - z |z|^2: at m = n = 0 neither is there a fold, nor is Re c = -1 zero."""
+
+    def field(t, x, p):
+        grow = p["m"] - x[1] ** 2 - x[2] ** 2
+        return jnp.stack([p["n"] * x[0] - x[0] ** 3, grow * x[1] - x[2], grow * x[2] + x[1]])
+
+    point = special(field, ("x", "y", "z"), [0.0, 0.0, 0.0], {"m": -0.3, "n": -0.57}, 0.5)["hopf"]
+    (both,) = hj.locus(point, where=lambda p: p["n"], stop=0.6).special_points
+    # The eigenvalue n is a test function itself.
+    assert both.kind == "fold-hopf" and np.max(np.abs(both.values)) < 1e-12
+    assert "branches of equilibria cross" in both.meaning
+
+
+@pytest.mark.medium
 def test_folds_and_hopf_points_touch():
     """x' = m - x^2 - |z|^2, z' = (n + x + 1.5 i) z: folds at m = 0, Hopf points at m = n^2."""
     field = lambda t, x, p: jnp.stack([
@@ -108,7 +146,7 @@ def test_folds_and_hopf_points_touch():
         found = hj.locus(points[kind], where=lambda p: p["n"], stop=(-0.6, 0.6))
         assert_allclose(found.values[:, 0], curve(found.values[:, 1]), atol=1e-13)
         (both,) = found.special_points
-        assert both.kind == "fold-hopf" and np.max(np.abs(both.values)) < 1e-12
+        assert both.kind == "fold-hopf" and np.max(np.abs(both.values)) < 1e-12 and "curves of folds" in both.meaning
         assert_allclose(both.frequency, 1.5, rtol=1e-12)
 
 
