@@ -11,7 +11,7 @@ they lead away from each other, $L_- < 0 < L_+$, the solution is not unique: it 
 
 Two surfaces that cross have four sides with a field each. Along their intersection the flow slides by the bilinear combination
 $\sum w_{ij} f_{ij}$ that keeps both functions, $w_{ij} = w_1^i w_2^j$ with $w_k^+ + w_k^- = 1$. It leaves where a weight reaches
-0, and slides along one surface alone.
+0, and slides along one surface alone. Where the weights are no longer real no flow keeps both functions, and the run ends.
 """
 
 import functools as ft
@@ -53,14 +53,16 @@ def filippov(
     **Arguments:** `fields`: `{1: above, -1: below}`, the vector fields $f_\pm(t, x, p)$ by the sign of $h$. `surface`:
     $h(t, x, p)$, shape `()`. For two surfaces that cross a tuple of both functions, and `{(1, 1): ..., (1, -1): ..., (-1, 1):
     ..., (-1, -1): ...}`. `coordinates`, `units`, `time_unit`: as of `Mode` and `HybridSystem`. `enter`, `leave`: resets where
-    sliding along a surface begins and ends; by default nothing changes.
+    sliding along a surface begins and ends; by default nothing changes. Where sliding along one of two surfaces gives way to
+    sliding along the other, both act, `leave` first.
 
     **Returns:** a `HybridSystem` with the modes `"+"`, `"-"` and, sliding, `"0"`; of two surfaces `"++"`, ..., `"0+"`, ..., and
     `"00"`, sliding along both. Every run is that of `simulate`, and every map, orbit and derivative that of the system: the
     saltation matrix where sliding begins projects onto the surface, so that an orbit that slides has a multiplier 0; where
     sliding ends, it is the identity. The modes have domains: a start on the wrong side is `outside_domain`; a start on a
     surface where both fields lead away from it is `not_unique`. A flow that slides along one surface onto the other, where none
-    of the ways that follow is the only one, ends as `outside_domain`. `ValueError` for fields that are not those of all signs.
+    of the ways that follow is the only one, ends as `outside_domain`, as does sliding along both where no combination of the
+    fields keeps it there. `ValueError` for fields that are not those of all signs.
 
     **Example:**
 
@@ -104,6 +106,8 @@ def _set(signs: Signs, k: int, sign: int) -> Signs:
 Pick = tuple[int, int, int]
 # What never falls, and is never positive.
 NEVER, NOTHING = (0, 0, 1), (0, 0, 0)
+# Whether the weights along both surfaces are real: their discriminant.
+REAL = (16, 1, 0)
 
 
 class Flows(eqx.Module):
@@ -143,7 +147,7 @@ class Flows(eqx.Module):
     @ft.partial(eqx.filter_jit, inline=True)  # pyright: ignore  # traced once, for all guards
     def numbers(self, signs: Signs | Array | None, t: Time, x: State, params: Params) -> Array:
         """The functions of the surfaces, and their rates along the fields; of two surfaces also the rates of each along the
-        flows that slide along the other one, and the weights of the positive sides along both."""
+        flows that slide along the other one, and the weights of the positive sides along both, with their discriminant."""
         heights, _, rates = self.parts(signs, t, x, params)
         found = [heights, rates.ravel()]
         if len(heights) == 2:
@@ -209,7 +213,7 @@ def _shares(signs: Array, rates: Array) -> list[Scalar]:
     first = _share(*(jnp.where(signs[1] > 0, each[1], each[0]) for each in rates[0]))
     second = _share(*jnp.where(signs[0] > 0, rates[1, 1], rates[1, 0]))
     both = jnp.all(signs == 0)
-    return [jnp.where(both, *pair) for pair in zip(_weights(rates), (first, second), strict=True)]
+    return [jnp.where(both, *pair) for pair in zip(_weights(rates)[:2], (first, second), strict=True)]
 
 
 class Picked(eqx.Module):
@@ -240,13 +244,16 @@ class Armed(eqx.Module):
 def _side(flows: Flows, signs: Signs) -> "Side":
     limits, surfaces = flows.limits(signs), range(len(signs))
     away = tuple(tuple(flows.push(k, _set(signs, k, side), side) for side in (-1, 1)) for k in surfaces)
-    padded = (*limits, *[NEVER] * (2 * len(signs) - len(limits)))
+    # Last the limit that is not guarded.
+    last = () if len(signs) == 1 else (NEVER if any(signs) else REAL,)
+    padded = (*limits, *[NEVER] * (2 * len(signs) - len(limits)), *last)
     return Side(flows, PerMode(signs), PerMode(padded), PerMode(away))
 
 
 def _ways_from(flows: Flows, signs: Signs, enter: Reset, leave: Reset) -> list[Transition]:
     """The transitions out of the mode of these signs."""
     here, on, own = _name(signs), [k for k, sign in enumerate(signs) if not sign], PerMode(signs)
+    over_to = enter if leave is unchanged else leave if enter is unchanged else eqx.Partial(_both, leave, enter)
 
     def way(target: Signs, guard: Pick, reset: Reset, *conditions: tuple[Pick, bool]) -> Transition:
         padded = [*conditions, *[(NOTHING, False)] * (4 - len(conditions))]
@@ -281,8 +288,12 @@ def _ways_from(flows: Flows, signs: Signs, enter: Reset, leave: Reset) -> list[T
             again = flows.push(k, beyond, sign)
             found.append(way(beyond, meets, leave, *off, (again, False)))
             held = flows.push(k, _set(beyond, k, sign), -sign)
-            found.append(way(_set(beyond, k, 0), meets, unchanged, *off, (again, True), (held, True)))
+            found.append(way(_set(beyond, k, 0), meets, over_to, *off, (again, True), (held, True)))
     return found
+
+
+def _both(first: Reset, then: Reset, t: Time, x: State, params: Params) -> State:
+    return then(t, first(t, x, params), params)
 
 
 def border_of(way: Transition) -> Guard | None:
@@ -317,9 +328,9 @@ def _push(surface: Guard, field: VectorField, sense: int, t: Time, x: State, par
     return sense * jax.jvp(lambda t, x: jnp.asarray(surface(t, x, params), x.dtype), (t, x), along)[1]
 
 
-def _weights(rates: Float[Array, "2 2 2"]) -> tuple[Scalar, Scalar]:
+def _weights(rates: Float[Array, "2 2 2"]) -> tuple[Scalar, Scalar, Scalar]:
     """The weights of the positive sides of both surfaces along their intersection: of the two zeros of the bilinear equations the
-    one nearer to equal weights."""
+    one nearer to equal weights. Last the discriminant, negative where there is none."""
     c, d, e, g = zip(*(_bilinear(*each.ravel()) for each in rates), strict=True)
     square = d[1] * g[0] - g[1] * d[0]
     linear = c[1] * g[0] + d[1] * e[0] - e[1] * d[0] - g[1] * c[0]
@@ -341,7 +352,7 @@ def _weights(rates: Float[Array, "2 2 2"]) -> tuple[Scalar, Scalar]:
     pairs = [(first, second(first)) for first in firsts]
     off = [jnp.maximum(jnp.abs(a - 0.5), jnp.abs(b - 0.5)) for a, b in pairs]
     nearer = off[0] <= off[1]
-    return jnp.where(nearer, pairs[0][0], pairs[1][0]), jnp.where(nearer, pairs[0][1], pairs[1][1])
+    return jnp.where(nearer, pairs[0][0], pairs[1][0]), jnp.where(nearer, pairs[0][1], pairs[1][1]), apart
 
 
 def _nonzero(value: Scalar) -> Scalar:
@@ -367,13 +378,13 @@ class Side(eqx.Module):
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         picks = self.picks
         if isinstance(picks, PerMode):
-            picks = PerMode(picks.value[: self.guarded])
+            picks = PerMode(tuple(pick for pick in picks.value if pick != NEVER))
         return Picked(self.flows, self.signs, picks)(t, x, params)
 
     @property
     def guarded(self) -> int:
-        """Every limit is left only where a guard has fallen."""
-        return sum(pick != NEVER for pick in self.picks.value)  # pyright: ignore
+        """Every limit is left only where a guard has fallen, except that the weights are real."""
+        return sum(pick not in (NEVER, REAL) for pick in self.picks.value)  # pyright: ignore
 
     def led_back(self, t: Time, x: State, params: Params) -> Matrix:
         r"""The projection $I - J (NJ)^{-1} N$ onto the surfaces along which the mode slides, by which the flow leads back what is

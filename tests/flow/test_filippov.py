@@ -187,6 +187,47 @@ def test_off_the_intersection_along_one_surface():
     assert_allclose(run.final, [0.0, 0.5, 2.0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
+def test_where_no_weights_hold_the_flow():
+    """The rates are b - a and ab - (a + b)/2 + 1/4 - d of the weights a, b: zero at a = b = 1/2 + sqrt(d) or 1/2 - sqrt(d), with
+    d = (1 - z)/10 and z' = 1, and nowhere for z > 1."""
+
+    def of_side(i, j):
+        a, b = (i + 1) / 2, (j + 1) / 2
+        return lambda t, x, p: jnp.stack([b - a + 0 * x[0], a * b - (a + b) / 2 + 0.25 - (1 - x[2]) / 10, jnp.ones(())])
+
+    system = crossed(of_side)
+    run = ran(system, [0.0, 0.0, 0.0], 3.0, mode="00", throw=False)
+    assert run.result == hj.RESULTS.outside_domain and run.mode_names == ("00",)
+    # Limits are moved outwards by rounding and eight times the tolerance, 1e-14 (1 + |x|) of each coordinate.
+    assert_allclose(run.t, 1.0, rtol=0, atol=1e-12)
+    alone = hj.flow_to_guard(system, "00", 0.0, jnp.zeros(3), None, integrator=ROLLED, throw=False)
+    assert alone.result == hj.RESULTS.outside_domain
+    early = ran(system, [0.0, 0.0, 0.0], 0.9, mode="00")
+    assert early.result == hj.RESULTS.successful
+    assert_allclose(early.final, [0.0, 0.0, 0.9], rtol=0, atol=1e-14)
+    assert ran(system, [0.0, 0.0, 1.1], 2.0, mode="00", throw=False).result == hj.RESULTS.outside_domain
+
+
+@pytest.mark.medium
+def test_resets_from_one_surface_to_the_other():
+    """Along x = 0 to y = 0, there led off x = 0 to x > 0, along y = 0: sliding along one ends and along the other begins."""
+    fields = {(1, 1): [-0.5, -1.0, 0.0], (-1, 1): [1.0, -1.0, 0.0], (1, -1): [1.0, 1.0, 0.0], (-1, -1): [1.0, 1.0, 0.0]}
+    begins, ends = (lambda t, x, p: x * jnp.array([1.0, 1.0, 2.0])), (lambda t, x, p: x + jnp.array([0.0, 0.0, 1.0]))
+    system = hj.filippov(
+        {key: lambda t, x, p, rate=rate: jnp.array(rate) for key, rate in fields.items()},
+        (lambda t, x, p: x[0], lambda t, x, p: x[1]),
+        ("x", "y", "n"),
+        enter=begins,
+        leave=ends,
+    )
+    run = ran(system, [0.3, 1.0, 3.0], 3.0, mode="++")
+    assert run.mode_names == ("++", "0+", "+0")
+    # 2 * 3, then 2 (6 + 1): it ends before it begins.
+    assert run.x_starts[1:3, 2].tolist() == [6.0, 14.0]
+    assert_allclose(run.final, [0.5, 0.0, 14.0], rtol=0, atol=1e-13)
+
+
 def test_fields_must_be_of_all_signs():
     with pytest.raises(ValueError, match=r"of the keys \(1, 1\)"):
         hj.filippov({1: lambda t, x, p: x}, (lambda t, x, p: x[0], lambda t, x, p: x[1]), ("x", "y"))
