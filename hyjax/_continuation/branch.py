@@ -276,9 +276,11 @@ def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
     i = 0 if first else len(branch) - 1
     v, tangent = (jnp.asarray(points[name][i]) for name in ("v", "tangent"))
     inwards = jax.tree.map(lambda each: each[:: 1 if first else -1], points)
-    far = int(np.argmax(np.linalg.norm(inwards["v"] - inwards["v"][0], axis=1) > 10 * branch.method.min_step))
+    # Shorter steps are rounded.
+    shortest = max(branch.method.min_step, 16 * float(jnp.finfo(v.dtype).eps))
+    far = int(np.argmax(np.linalg.norm(inwards["v"] - inwards["v"][0], axis=1) > 10 * shortest))
     near, before = (jax.tree.map(lambda each, k=k: each[k], inwards) for k in (0, far))
-    point = locate_swap(branch.unfolding, near, before, orbit_at, branch.method.min_step) if far else None
+    point = locate_swap(branch.unfolding, near, before, orbit_at, shortest) if far else None
     if point is None:
         point = locate_grazing(branch.unfolding, branch.orbit(i), v, tangent, 1e3 * branch.accept)
     return [] if point is None else [point]

@@ -67,13 +67,13 @@ def locus(
     r"""Follow a special point over a second parameter: the curve $H(y, \lambda_1, \lambda_2) = 0$ of folds, doublings,
     Neimark-Sacker points, or the points at which branches end, such as grazing; or of folds and Hopf points of equilibria.
 
-    **Arguments:** `point`: from `Branch.special_points`, of any kind but `branch-point`; the parameter of its branch stays free.
-    Or from `Locus.special_points`, where several curves meet; or a fold or Hopf point of an `EquilibriumBranch`, or a point of an
-    `EquilibriumLocus`, where the other kind of curve begins. `where`: selects the second parameter; at a point of a locus, one
-    of both. `stop`: the value of the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to follow the
-    curve in both directions. `kind`: of the curve, where several meet: `fold`, `period-doubling`, `neimark-sacker`; of orbits
-    of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2. `method`:
-    as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+    **Arguments:** `point`: from `Branch.special_points`, of any kind but `branch-point` and `swap`; the parameter of its branch
+    stays free. Or from `Locus.special_points`, where several curves meet; or a fold or Hopf point of an `EquilibriumBranch`, or a
+    point of an `EquilibriumLocus`, where the other kind of curve begins. `where`: selects the second parameter; at a point of a
+    locus, one of both. `stop`: the value of the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to
+    follow the curve in both directions. `kind`: of the curve, where several meet: `fold`, `period-doubling`, `neimark-sacker`; of
+    orbits of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2.
+    `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Locus`, of equilibria `EquilibriumLocus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful`
     where `stop` was reached, otherwise a code as for `continuation`. `ValueError` for a point of another kind, a curve that does

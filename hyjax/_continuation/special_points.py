@@ -380,11 +380,12 @@ def _two_fall(orbit: PeriodicOrbit, arc: int) -> bool:
     t, x, system = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride], orbit.system
     mode = orbit.sequence[k]
     along = jnp.ones_like(t), system.mode(mode).vector_field(t, x, orbit.params)
+    together = max(TOGETHER, 64 * float(jnp.finfo(x.dtype).eps))
 
     def falls(e: int) -> bool:
         way = system.way(e)
         value, rate = jax.jvp(lambda t, x: way.guard(t, x, orbit.params), (t, x), along)
-        due = (rate < 0) & (jnp.abs(value) <= -TOGETHER * orbit.period * rate)
+        due = (rate < 0) & (jnp.abs(value) <= -together * orbit.period * rate)
         return bool(due & (way.armed is None or way.armed(t, x, orbit.params)))
 
     return sum(falls(e) for e in system.ways_out(mode) if not isinstance(system.way(e).guard, Clock)) > 1

@@ -62,7 +62,8 @@ def switch_branch(
     value of the parameter, in its own unit, at which to end, or bounds `(low, high)`. `amplitude`: in units of the state's size.
     By default at most 1e-2, and so small that the first point lies within `stop`; at a doubling at most 0.03, and so small that
     its parameter is not further than 1/20 of the way to `stop`, and its multipliers are near those at the doubling. `daughter`:
-    where several multipliers are 1 at once, as symmetry makes them, or events in step part, which of `point.daughters`.
+    where several multipliers are 1 at once, as symmetry makes them, or events in step part, which of `point.daughters`. Both not
+    at a swap.
     `method`: as for `continuation`. `integrator`: of the orbits from a Hopf point. `throw`: raise a `SolveError` on failure; with
     `False`, `result` holds the code.
 
@@ -106,6 +107,11 @@ def switch_branch(
         return unfolding_of(problem, params, old.free, old.integrator, size, values, span)
 
     if point.kind == "swap":
+        if daughter or amplitude is not None:
+            raise ValueError(
+                f"switch_branch: daughter={daughter} and amplitude={amplitude} do not apply at a swap, beyond which the one "
+                "branch goes on. Leave them out."
+            )
         y, sequence, strides = _beyond(point)
         unfolding, along = (
             unfolded(sequence, strides),

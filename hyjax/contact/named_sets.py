@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int
 
 from .._system.per_mode import PerMode
 from .._system.results import nan_unless, RESULTS
-from .._system.system import Armed, Domain, HybridSystem, Mode, Transition
+from .._system.system import Armed, Domain, HybridSystem, Mode, of_arc, Transition
 from .._system.types import Params, State, Time
 from .contact import Contact
 from .contact_set import BACKWARD, Codes, ContactSet, OPEN, STUCK
@@ -68,7 +68,8 @@ def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
 def read_sequence(system: HybridSystem, sequence: Sequence[str]) -> tuple[HybridSystem, Sequence[str]]:
     """A system whose modes are the sets that a closed sequence names, and the sequence with the guard that ends each arc; as they
     are where it names no sets. What leads to another set than the next is `unexpected_transition`."""
-    if isinstance(sequence, str) or len(system.names) > 1 or not any(":" in str(each) for each in sequence):
+    known = lambda each: of_arc(str(each), system.names)[0] in system.names
+    if isinstance(sequence, str) or len(system.names) > 1 or all(map(known, sequence)):
         return system, sequence
     (mode,), (change,), ways = system.modes.values(), system.transitions, []
     bodies, armed = mode.domain, change.armed
@@ -108,7 +109,7 @@ def _named(bodies: ContactSet, names: Sequence[str], text: str) -> tuple[str, np
     if bodies.label(names, codes) != name:
         raise ValueError(
             f"sequence: {text!r} names no set of the contacts. Name each of them, in their order, as in "
-            f"{bodies.label(names, np.zeros(len(names)))!r}."
+            f"{bodies.label(names, np.zeros(len(names)))!r}: open, or closed (stick, slip+ or slip- with friction)."
         )
     return name, codes, None if number is None else int(number)
 

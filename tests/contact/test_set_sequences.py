@@ -150,7 +150,7 @@ def test_names_of_sequences():
         ((f"{stick}[2]", ahead, f"{stick}[2]", back), "is not determined"),
         (("floor:closed+wall:open", ahead), r"'floor:closed\+wall:open' names no set .* as in 'floor:open\+wall:open'"),
         (("wall:open+floor:open",), "names no set"),
-        (("network",), "is not one of the modes"),
+        (("network",), "names no set .*: open, or closed .stick"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=match):
             of(*names)

@@ -18,7 +18,7 @@ def two_events(lost):
         hj.Transition("none", "left", left, same),
         hj.Transition("none", "right", right, same),
         hj.Transition("left", "both", right, same),
-        hj.Transition("right", "both", left, lambda t, x, p: x * jnp.array([1 - lost, 1.0])),
+        hj.Transition("right", "both", left, lambda t, x, p: jnp.stack([(1 - lost) * x[0], x[1]])),
         hj.Transition("both", "none", lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([x[0] / 2, 0 * x[1]])),
     )
     return hj.ReturnMap(hj.HybridSystem(modes, ways), sequence=("none", "left", "both"))
@@ -43,8 +43,18 @@ def test_a_branch_goes_on_with_the_other_order():
     assert other.orbits.sequence == ("none", "right", "both") and other.values[0] < 0.5
     assert_allclose(other.values[-1], 0.3, rtol=1e-14)
     assert_allclose(other.x[:, 0], 0.5, rtol=0, atol=1e-14)
+    with pytest.raises(ValueError, match="daughter=1 and amplitude=None do not apply at a swap"):
+        hj.switch_branch(point, stop=0.3, daughter=1)
     with pytest.raises(ValueError, match="in step part here, or are swapped"):
         _ = point.normal_form
+
+
+@pytest.mark.slow
+def test_a_swap_in_single_precision():
+    orbit = hj.periodic_orbit(two_events(0.0), jnp.array([0.3, 0.0], jnp.float32), jnp.array(0.7, jnp.float32))
+    (point,) = hj.continuation(orbit, where=lambda p: p, stop=0.3, throw=False).special_points
+    # Extrapolated from points nearer than 1e-4, each known to some 1e-7.
+    assert point.kind == "swap" and abs(float(point.value) - 0.5) < 1e-5
 
 
 @pytest.mark.slow
