@@ -306,7 +306,7 @@ def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
 class _Search(NamedTuple):
     """Of Levenberg and Marquardt's method the point `trial` that is evaluated next; the best one, `u`, with its rows `at`; the
     `expected` fall of the cost at the trial; the `divided` states' modes and scales; `steps` in all, `tried` in the stage; what
-    the data leave free, `held`, see `_loose_rows`."""
+    the data leave free, `held`: rows of `_loose_rows`, and where these are zero."""
 
     trial: Array
     u: Array
@@ -319,10 +319,10 @@ class _Search(NamedTuple):
     stage: Int[Array, ""]
     steps: Int[Array, ""]
     tried: Int[Array, ""]
-    held: Float[Array, "held numbers"]
+    held: tuple[Float[Array, "held numbers"], Array]
 
 
-def _loose_rows(rows: Rows, signal: Scalar) -> Float[Array, "numbers numbers"]:
+def _loose_rows(rows: Rows, signal: Scalar, least: Scalar) -> Float[Array, "numbers numbers"]:
     """Rows that hold the directions of the parameters and starts which the data do not determine, and which the gaps of a search
     with free states would change: where the data leave the scale free, they are least if all states vanish."""
     eps = float(jnp.finfo(rows.links.dtype).eps)
@@ -330,14 +330,21 @@ def _loose_rows(rows: Rows, signal: Scalar) -> Float[Array, "numbers numbers"]:
     none = jnp.zeros(rows.gaps[..., -1].size + rows.closing[..., -1].size, weight.dtype)
     left = without_free_states(rows.weighted(weight, none), weight, 0 * rows.gaps[..., -1])
     _, sizes, right = jnp.linalg.svd(jnp.concatenate([left.matrix, left.closing]), full_matrices=True)
-    determined = jnp.pad(sizes > eps**0.5 * jnp.minimum(sizes[0], signal), (0, len(right) - sizes.size))
+    determined = jnp.pad(sizes > (eps**0.5 + least) * jnp.minimum(sizes[0], signal), (0, len(right) - sizes.size))
     return jnp.where(determined[:, None], 0, signal * right)
 
 
 def rolled_out(problem: FitProblem, likely: Node) -> tuple[Array, tuple[Division, Array]]:
     """The nodes between links at a first guess, scaled, with their modes and scales."""
     nodes = jnp.concatenate([likely.t[..., None], likely.z], axis=-1)[:, :-1] / problem.scales
+    # A coordinate that is near zero in the first guess has the size of the data, if they contain it.
+    links, places = problem.links, problem.link.measured.places
+    data = [(links.weights, links.values), (links.sample_weights, links.sample_values)]
+    data = [jnp.reshape(jnp.where(w > 0, jnp.abs(y), 0), (-1, places.shape[1])) for w, y in data]
+    known = jnp.zeros(likely.z.shape[-1] + 1, nodes.dtype)
+    known = known.at[places].max(jnp.max(jnp.concatenate(data), axis=0))[:-1] / problem.scales[1:]
     size = jnp.max(jnp.abs(nodes), axis=(0, 1))[1:]
+    size = jnp.where(size > 1e-3 * known, size, known)
     # On the surface of a guard a coordinate may be zero at every node.
     size = jnp.maximum(size, 1e-3 * jnp.max(size))
     size = jnp.append(jnp.ones(1, size.dtype), jnp.where(size > 0, size, 1))
@@ -366,10 +373,17 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     def cost_of(at: Evaluated, u, search: _Search):
         weight = weights[jnp.minimum(search.stage, stages - 1)]
         gaps = weight * at.chain.gaps + search.dual / weight
-        return jnp.sum(at.r**2) + jnp.sum(gaps**2) + jnp.sum(off(search.held, u) ** 2)
+        return jnp.sum(at.r**2) + jnp.sum(gaps**2) + jnp.sum(off(*search.held, u) ** 2)
 
     count = free.first.size
-    off = lambda held, u: held @ (u - flat)[:count]
+    off = lambda rows, zero, u: rows @ (u - zero)[:count]
+
+    def held_anew(held, first, rows: Rows, u):
+        # What is still loose, once half a direction is not. Gaps seem to determine as much as they are themselves.
+        loose = _loose_rows(rows, signal, jnp.where(first, 0, jnp.max(jnp.abs(rows.gaps[..., -1]), initial=0)))
+        still = held[0] @ loose.T @ loose / signal**2
+        lost = jnp.sum(held[0] ** 2) - jnp.sum(still**2) > signal**2 / 2
+        return select(first | lost, (jnp.where(first, loose, still), u), held)
 
     def step(search: _Search) -> _Search:
         new, one = evaluate(search.trial, search.divided), jnp.ones((), flat.dtype)
@@ -384,8 +398,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         u, at = select(better, (search.trial, new), (search.u, search.at))
         held = search.held
         if stages > 1:
-            loose = lambda: jnp.where(first, _loose_rows(new.rows, signal), search.held)
-            held = jax.lax.cond(eqxi.unvmap_any(first), loose, lambda: search.held)
+            some = eqxi.unvmap_any(better & (first | jnp.any(held[0] != 0)))
+            held = jax.lax.cond(some, lambda: held_anew(search.held, first, at.rows, u), lambda: search.held)
         # How well the linearization foretold the fall. Damping goes fast only where little is left to fall, after a bend.
         part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
         part = jnp.where(first, 0.5, part)
@@ -410,8 +424,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         weighted = at.rows.weighted(weight, dual)
         sizes = sizes_of(weighted, weight)
         left = without_free_states(weighted, weight, jnp.sqrt(damping) * sizes.nodes)
-        a = jnp.concatenate([left.matrix, left.closing, held])
-        b = jnp.concatenate([left.values, left.gaps, off(held, u)])
+        a = jnp.concatenate([left.matrix, left.closing, held[0]])
+        b = jnp.concatenate([left.values, left.gaps, off(held[0], held[1], u)])
         q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
         seen = b @ q[: len(b)]
         change = with_free_states(weighted, left, -jax.scipy.linalg.solve_triangular(upper, seen))
@@ -431,7 +445,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     number, one = jnp.array(0), jnp.ones((), flat.dtype)
     begin = _Search(
         flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number,
-        jnp.zeros((count if stages > 1 else 0, count), flat.dtype),
+        (jnp.zeros((count if stages > 1 else 0, count), flat.dtype), flat),
     )  # fmt: skip
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))

@@ -492,6 +492,23 @@ def test_free_states_do_not_shrink_where_the_data_leave_their_scale_free():
     assert_allclose(found.values[0] / found.start_values[0, 0], 9.845008, rtol=1e-6)
 
 
+@pytest.mark.medium
+def test_what_is_loose_at_the_first_guess_alone_is_found_with_free_states():
+    """Of $\\dot x = a (b - x)$ nothing determines b while a = 0, where x does not move either: its size is that of the data."""
+    law = lambda t, x, p: jnp.stack([p["a"] * (p["b"] - x[0]), 1 + 0 * x[1]])
+    tick = hj.Transition("m", "m", lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    system = hj.HybridSystem({"m": hj.Mode(law, ("x", "clock"))}, (tick,))
+    times = np.arange(1.0, 7)
+    data = {"time": times, "x": 3 - 3 * np.exp(-0.4 * times), "event": ["*"] * 6}
+    found = hj.fit(
+        system, data, {"a": jnp.array(0.0), "b": jnp.array(1.0)}, over=lambda p: (p["a"], p["b"]), mode="m",
+        x0=jnp.array([0.0, 0.0]), noise={"x": 1e-3, "time": 1e-3}, shooting=hj.MultipleShooting(), throw=False,
+    )  # fmt: skip
+    assert found.result == "successful" and found.undetermined == []
+    # To the gaps that the search leaves, 1e-8 of the state.
+    assert_allclose(found.values, [0.4, 3.0], rtol=1e-7)
+
+
 class Izhikevich(eqx.Module):
     """Decay of the recovery, its jump at a spike, and the current."""
 
