@@ -47,6 +47,7 @@ def holds_eigenvalue(multipliers, value):
     return np.any(np.abs(multipliers.centres - value) <= multipliers.radii + 1e-16)
 
 
+@pytest.mark.medium
 def test_the_circle_of_a_plane_field(round_orbit):
     proved = krawczyk(round_orbit, steps=48)
     assert proved.proved, proved.reasons
@@ -60,6 +61,7 @@ def test_the_circle_of_a_plane_field(round_orbit):
     assert "unique within" in str(proved) and "assumption" in str(proved)
 
 
+@pytest.mark.medium
 def test_a_proof_reads_its_functions_anew():
     """A function of the system may read a number that has changed: no proof is that of the number before."""
     rate = {"now": 0.1}

@@ -302,6 +302,7 @@ def plane():
     return run
 
 
+@pytest.mark.medium
 def test_slide_until_it_stops_turns_or_leaves(plane):
     """Friction 0.3 m g stops 2 m/s; where the push back exceeds 0.5 m g it does not stay; where the weight is lifted the
     normal force m g - lift t is zero first. Solver's tolerance, and the drift of the gap."""
@@ -317,6 +318,7 @@ def test_slide_until_it_stops_turns_or_leaves(plane):
     assert_allclose(t, [3 / 4.5, 3 / 9], rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_stick_until_friction_gives_way(plane):
     """0.5 m g = 10 against a pull that grows; against a lift, too; on a belt against a spring; and where only the lift
     grows no friction is needed: then the contact is lost, at once with its cone."""

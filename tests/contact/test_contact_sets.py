@@ -418,6 +418,7 @@ def test_redundant_rows_share_their_force_by_least_norm():
             assert_allclose(solve(matrix, right), expected, rtol=0, atol=1e-9 * max(1, np.abs(expected).max()))
 
 
+@pytest.mark.medium
 def test_energy_never_grows_in_random_impacts():
     """10 000 impacts of three contacts with friction and restitution, one that strikes and two that may be closed: kinetic
     energy does not grow, or the state is NaN, where Newton's law would add energy."""
@@ -517,6 +518,7 @@ def test_newtons_law_at_kanes_pendulum(e, named):
         assert energy(after) < energy(u)
 
 
+@pytest.mark.medium
 def test_a_body_that_lifts_off_after_a_plastic_impact():
     """The free acceleration of the gap is positive after it: no contact, and no accumulation of impacts."""
 

@@ -179,6 +179,7 @@ def velocities_by_enumeration(rows, v, friction):
     return v + z[fits, :6] @ (jacobian.T @ to_forces).T
 
 
+@pytest.mark.medium
 def test_impacts_with_two_solutions():
     """Against all 256 bases of 400 random impacts, of a contact that strikes while another rests: an impact with two solutions is
     `not_unique`, the others have the one, but where a push may close the gap."""
@@ -210,6 +211,7 @@ def test_impacts_with_two_solutions():
     assert_allclose(end.t, 0.5, rtol=1e-9)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("named", [True, False])
 def test_newtons_law_at_kanes_pendulum_has_a_code(named):
     """Two equal rods whose tip strikes the floor: with e = 0.5 it would stick, and energy grow by 59 %. Also along a sequence. By

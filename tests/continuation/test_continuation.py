@@ -92,6 +92,7 @@ def doubling():
     return hj.continuation(orbit, where=lambda p: p["r"], stop=3.3)
 
 
+@pytest.mark.medium
 def test_period_doubling_of_the_logistic_map(doubling):
     """x = 1 - 1/r, with the multiplier 2 - r: -1 at r = 3."""
     assert doubling.result == RESULTS.successful

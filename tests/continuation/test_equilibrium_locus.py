@@ -18,6 +18,7 @@ def special(field, names, guess, params, stop):
     return {point.kind: point for point in hj.continuation(rest, where=lambda p: p[first], stop=stop).special_points}
 
 
+@pytest.mark.medium
 def test_folds_end_in_a_cusp():
     """x' = a + b x - x^3: 27 a^2 = 4 b^3, one curve that turns at the cusp, where b has its least value."""
     point = special(lambda t, x, p: p["a"] + p["b"] * x - x**3, ["x"], [1.0], {"a": 0.3, "b": 0.7}, (-1.0, 1.0))["fold"]

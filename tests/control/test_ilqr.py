@@ -114,6 +114,7 @@ def held():
     return solve_ball(0.0)
 
 
+@pytest.mark.medium
 def test_without_events_one_iteration_is_least_squares(hovering):
     cost, u = no_bounce()
     assert hovering.result == RESULTS.successful and int(hovering.events) == 0

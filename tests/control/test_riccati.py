@@ -32,6 +32,7 @@ WALL = hj.HybridSystem(
 )  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("derivative", [jax.jacfwd, pytest.param(jax.grad, marks=pytest.mark.medium)])
 def test_ball_against_a_wall_in_closed_form(derivative):
     """Without gravity the saltation matrix is -e I, and P(t) = Phi^T (P_T^-1 + W)^-1 Phi with the Gramian W of the forces. With a

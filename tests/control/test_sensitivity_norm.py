@@ -21,6 +21,7 @@ def norm_of_map(r, indicator):
     return hj.control.sensitivity_norm(orbit, noise=lambda p: p["r"], indicator=indicator)
 
 
+@pytest.mark.medium
 def test_norm_of_a_map_in_closed_form():
     """Of x -> r x (1 - x) with noise in r: A = 2 - r, B = (1 - 1/r)/r, and the indicator is the next x: C = A, D = B."""
 

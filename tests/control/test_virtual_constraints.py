@@ -144,6 +144,7 @@ def test_the_phase_on_the_surface_moves_as_the_bodies_do():
     assert_allclose(whole[[1, 3]], phase, rtol=0, atol=1e-10)
 
 
+@pytest.mark.medium
 def test_the_gait_by_quadrature_is_that_by_integration():
     """A reset that returns the pendulum to -0.6 with a part of its speed, onto the surface: the multiplier by differences of the
     map of the phase's energy, and the period."""

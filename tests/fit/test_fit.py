@@ -56,6 +56,7 @@ def of_ball(case):
     }
 
 
+@pytest.mark.medium
 def test_times_of_impact(times, of_times):
     same(of_times, of_ball(times), rtol=1e-12)
     assert_allclose(of_times.chi_square * 0.002**2, float(times["rss"]), rtol=1e-10)
@@ -64,6 +65,7 @@ def test_times_of_impact(times, of_times):
     assert_allclose(of_times.predicted[0][:, 0], impacts(12, *np.asarray(of_times.values)), rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_deviation_from_the_residuals(times, of_times):
     found = fit_ball(jnp.asarray(NUMBERS(times, "times")))
     assert_allclose(found.values, of_times.values, rtol=1e-12)
@@ -74,6 +76,7 @@ def test_deviation_from_the_residuals(times, of_times):
     assert_allclose(half / found.standard_errors, 2.228139, rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_free_states_at_every_impact(times, of_times):
     found = fit_ball(jnp.asarray(NUMBERS(times, "times")), noise=0.002, shooting=hj.MultipleShooting())
     same(found, of_ball(times), rtol=1e-11)
@@ -189,6 +192,7 @@ def test_samples_between_events():
         assert found.chi_square < 1e-15
 
 
+@pytest.mark.medium
 def test_events_that_were_missed_and_false_ones():
     times = impacts(10) + 1e-3 * np.random.default_rng(0).standard_normal(10)
     whole = fit_ball(jnp.asarray(times))
@@ -200,6 +204,7 @@ def test_events_that_were_missed_and_false_ones():
     assert np.isnan(found.predicted[0][2, 0])
 
 
+@pytest.mark.medium
 def test_events_that_follow_no_ball():
     """Intervals that are short and long by turns: no sequence of impacts of one ball follows them."""
     wrong = jnp.array([0.5, 0.7, 1.9, 2.0, 3.6, 3.7, 5.5, 5.6])
@@ -209,6 +214,7 @@ def test_events_that_follow_no_ball():
     assert fit_ball(wrong, noise=0.8).result == "successful"
 
 
+@pytest.mark.medium
 def test_events_that_nearly_coincide():
     """Two balls, of which the first bounces come within noise of each other: an unknown deviation explains what is off."""
     two = hj.HybridSystem(
@@ -230,6 +236,7 @@ def test_events_that_nearly_coincide():
     )
 
 
+@pytest.mark.medium
 def test_a_mark_pays_for_itself():
     """No false rows, but noise of a quarter of the last intervals: with few data the residuals fall to a seventh without row 1,
     which says nothing."""
@@ -240,6 +247,7 @@ def test_a_mark_pays_for_itself():
     assert found.matching == (((), ()),)
 
 
+@pytest.mark.medium
 def test_what_the_data_do_not_determine():
     """From an unknown height the times of impact tell gravity over height alone."""
     start = lambda s, p: jnp.stack([s[0], 0 * s[0]])
@@ -258,6 +266,7 @@ def test_what_the_data_do_not_determine():
     assert_allclose(known.standard_errors[0], 0.1, rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_bounds_and_starts():
     times = jnp.asarray(impacts(8))
     free = fit_ball(times, bounds=[(8.0, 12.0), (0.5, 0.95)], starts=3)
@@ -274,6 +283,7 @@ def test_bounds_and_starts():
     assert held.standard_errors[0] == 0 and alone.values[0] != fixed.values[0]
 
 
+@pytest.mark.medium
 def test_density_and_hessian(times, of_times):
     """The log-density against its definition, and the exact Hessian against differences of it."""
     data, at = NUMBERS(times, "times"), jnp.array([9.79, 0.801])
@@ -304,6 +314,7 @@ def test_parts_of_the_result(tmp_path, of_times):
         loaded.log_density(loaded.values)
 
 
+@pytest.mark.medium
 def test_tables_of_all_kinds(tmp_path):
     """A CSV file with units, a pandas table and a dataset are one record."""
     import pandas as pd
@@ -319,6 +330,7 @@ def test_tables_of_all_kinds(tmp_path):
         fit_ball({"time (ms)": times, "event": "*"})
 
 
+@pytest.mark.medium
 def test_errors_without_freedom_and_with_lost_directions():
     """As many unknowns as times leave no deviation; and a combination that is not determined takes no degree of freedom."""
     exact = fit_ball(jnp.asarray(impacts(2)))
@@ -334,6 +346,7 @@ def test_errors_without_freedom_and_with_lost_directions():
     assert np.isnan(lost.hessian_covariance()[0, 0])
 
 
+@pytest.mark.medium
 def test_a_false_event_at_the_end():
     """The last row is no event, and the times before it are fitted as without it."""
     times = np.append(impacts(8), impacts(8)[-1] + 0.02)
@@ -342,6 +355,7 @@ def test_a_false_event_at_the_end():
     assert_allclose(found.values, [9.81, 0.8], rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_units_of_the_data():
     """Of a falling body of microseconds the fit is that of one of seconds: nothing is compared with one second."""
     fall = hj.HybridSystem(
@@ -379,6 +393,7 @@ def test_derivatives_of_the_estimate_by_the_data(shooting):
         assert_allclose(pushed(times, jnp.eye(5)[k])[1], (there - back) / 2e-4, rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_sets_of_unlike_length_in_a_batch():
     """Times beyond a set's end are NaN, and count for nothing."""
     padded = np.stack([impacts(6), np.append(impacts(4), [np.nan, np.nan])])
@@ -445,6 +460,7 @@ def test_misuse(data, options, message):
         fit_ball(data, **options)
 
 
+@pytest.mark.medium
 def test_a_record_without_events_in_the_model():
     """A ball that never comes back: the code of the simulation."""
     up = hj.HybridSystem(

@@ -36,6 +36,7 @@ def heated(system, start, t1=0.3, jumps=4):
     )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("domain", [pytest.param(False, marks=pytest.mark.medium), True])
 def test_a_thermostat_that_starts_beyond_its_limit(domain):
     """Beyond the limit it cools from the start, T = 10 + (T0 - 10) e^-t. Below, it heats until t1 = ln((30 - T0) / 8). A start on

@@ -86,6 +86,7 @@ def test_jacobian_against_differences(start):
     assert_allclose(jacobian @ ALONG.T, differences, rtol=0, atol=1e-10 * np.max(np.abs(jacobian)))
 
 
+@pytest.mark.medium
 def test_reverse_is_forward():
     z = jnp.asarray(start_near("long_0.009"))
     # The same Jacobian, transposed: other roundings of entries near 10.

@@ -69,6 +69,7 @@ def test_multipliers_are_those_of_the_discrete_system():
     assert_allclose(found, exact, rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_derivative_by_the_period():
     """The state at a fixed time after two ticks, by a period that is a parameter: against differences of the closed form."""
     system, x0 = feedback(of_parameter), jnp.array([1.0, 0.0, 0.3])
@@ -120,6 +121,7 @@ def test_a_loop_of_two_rates():
     assert_allclose(step.jacobian(jnp.array([0.3, -0.2, 0.1, 0.2]), None), exact, rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_a_buck_converter_with_a_sampled_pi_controller():
     """From tick to tick: on for the part d of the period, then off. Closed form, with A the circuit's matrix and b = (0, E/L):
     dx+ = exp(AT) dx + exp(A(1 - d)T) b T dd, then the controller, z+ = z + ki e, d+ = kp e + z+. The integrator holds the voltage
@@ -158,6 +160,7 @@ def test_a_buck_converter_with_a_sampled_pi_controller():
     assert_allclose(orbit.return_jacobian, exact, rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_a_clock_acts_in_every_mode_and_changes_none():
     """A ball that bounces, whose speed is measured four times a second: impacts and ticks in the order of time."""
     fly = hj.Mode(lambda t, x, p: jnp.stack([x[1], -jnp.ones(())]), ("y", "v"), held=("seen",))

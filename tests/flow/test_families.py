@@ -41,6 +41,7 @@ def test_splay_state_fires_in_turn_at_exact_times(five):
     assert "network [4]" in str(run)
 
 
+@pytest.mark.medium
 def test_multipliers_of_an_orbit_whose_sequence_names_guards(five, tmp_path):
     """Reference: the period map's multipliers in 50 digits. (By saltation matrices: `test_pulse_coupled_neurons.py`.)"""
     system, x0, case, _ = five
@@ -90,6 +91,7 @@ def test_a_family_is_the_same_as_its_single_transitions(five, one_by_one):
     assert_allclose(whole.fundamental_matrix(), apart.fundamental_matrix(), rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_derivatives_in_both_modes_and_of_second_order(five):
     """The product of flow Jacobians and saltation matrices against forward and reverse mode; the second derivative of a firing
     time against its closed form, T = ln((I - x) / (I - 1))."""
@@ -133,6 +135,7 @@ def test_chain_of_balls(name, restitution):
     assert_allclose(run.final[5:], np.array(case["final_v"], float), rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_collisions_at_one_time_pass_where_they_commute():
     """Two pairs of balls that meet at the same time do not touch each other: in either order the state after both is the same.
     Three balls that meet in one point do not commute."""

@@ -44,6 +44,7 @@ def test_a_relay_crosses_twice_and_slides(relay):
     assert_allclose(relay.final, [-2.813486908884784449e-9, 9.378289696282614830e-9], rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_sliding_loses_a_direction(relay):
     """The Jacobian of the end by the start, of rank 1: by saltation matrices and by automatic differentiation."""
     exact = [[3.393764929056769e-9, -9.378289696282615e-9], [-1.131254976352256e-8, 3.126096565427538e-8]]
@@ -96,6 +97,7 @@ BLOCK = hj.filippov(
 FRICTION = {"most": jnp.array(1.0), "fall": jnp.array(0.1), "belt": jnp.array(0.2)}
 
 
+@pytest.mark.medium
 def test_stick_and_slip():
     """Period, durations, and where it sticks, in closed form; both multipliers are 0."""
     step = hj.ReturnMap(BLOCK, sequence=("-", "0"), integrator=ROLLED)

@@ -52,6 +52,7 @@ def test_multipliers_are_those_of_the_exact_discretization(delayed):
     assert_allclose(found, exact, rtol=0, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_error_control_leaves_held_coordinates_out():
     """The steps to a guard are those of the same flow with the held numbers as parameters."""
     rates = lambda x, u: jnp.stack([x[1], -u[0] * jnp.sin(x[0]) - u[1]])

@@ -39,6 +39,7 @@ clocks_pulled = eqx.filter_jit(jax.vmap(jax.jacrev(lambda p: run_clocks(p).x)))
 TIMES = np.array([[1, 1, 1], [1, 1, 2], [1, 2, 1], [2, 1, 1], [1, 1.5, 2], [1, 1 + 1e-15, 1 - 1e-15], [3, 3, 1.0]])
 
 
+@pytest.mark.medium
 def test_independent_clocks_of_which_some_are_in_step():
     """x_k = (2 + k) T_k + 1 + 3 - T_k, whatever the others do. Lanes with two, three and no clocks in step, in one batch."""
     ran = clocks(jnp.asarray(TIMES))

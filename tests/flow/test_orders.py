@@ -86,6 +86,7 @@ def falls_exactly(q):
     return jnp.stack([(v - end) / g, end])
 
 
+@pytest.mark.medium
 @EVERY_NESTING
 def test_flow_to_guard(nesting):
     q = [1.3, 0.7, 9.81]

@@ -294,6 +294,7 @@ def test_arcs_and_sensitivities():
     assert sum(count for jumps, count in jumped.items() if jumps >= 2) >= 5
 
 
+@pytest.mark.medium
 @examples(60)
 @given(problems(), numbers(3), st.integers(0, 32))
 def test_saltation_matrix(problem, z, t):

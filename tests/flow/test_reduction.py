@@ -47,6 +47,7 @@ def test_the_value_is_that_of_the_events(whole):
     assert np.array_equal(found.x, whole.x) and whole.recorded is None
 
 
+@pytest.mark.medium
 def test_derivatives_of_the_value(whole):
     """Of the sum, by the drive: in both modes, against that of the recorded states."""
 

@@ -261,6 +261,7 @@ def check_spectra(around, section):
     assert distance(np.linalg.eigvals(around), multipliers) < 1e-7
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("gait", ["long_0.004", "short_0.004", "long_0.009", "short_0.009"])
 def test_monodromy_of_the_walker_agrees_with_its_return_map(walker, gait):
     orbit = walker[gait]

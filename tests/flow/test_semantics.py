@@ -300,6 +300,7 @@ def numbers_of(pytree, lane=None):
     return leaves if lane is None else [leaf[lane] for leaf in leaves]
 
 
+@pytest.mark.medium
 def test_code_of_each_failure_and_its_derivative():
     through, jacobian = strides(lanes(LANES))
     for i, name in enumerate(LANES):

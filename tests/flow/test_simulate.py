@@ -215,6 +215,7 @@ def test_one_program_for_all_sequences():
 # Samples
 
 
+@pytest.mark.medium
 def test_samples(mixed):
     """States at times are those of the arcs; at an event's time, those after it."""
     event = mixed.events[2]

@@ -262,6 +262,7 @@ def test_steps_of_any_error_are_those_of_diffrax(order, dtype):
             assert_allclose(h, 0.2 * dt, rtol=1e-15 if dtype == jnp.float64 else 1e-7)
 
 
+@pytest.mark.medium
 def test_what_a_controller_brings():
     plain = turn(rtol=1e-12, atol=1e-12)
     bring = lambda **options: turn(controller=dfx.PIDController(rtol=1e-12, atol=1e-12, **options))

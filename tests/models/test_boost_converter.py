@@ -44,6 +44,7 @@ def test_the_orbit(orbit):
     assert_allclose(found, [0, 0, 0, MULTIPLIER], rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_the_flip_by_the_gain():
     """The multiplier is that of the open loop less the gain times the voltage's change by the duty: -1 at the reference's
     gain."""
@@ -56,6 +57,7 @@ def test_the_flip_by_the_gain():
     assert_allclose(np.min(np.linalg.eigvals(half).real), (MULTIPLIER - 1) / 2, rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("border", BORDERS)
 def test_borders_of_discontinuous_conduction(border):
     """At either duty the coil does not idle: just inside it does, for a time that goes to zero, and just outside a run settles in

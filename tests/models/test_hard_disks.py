@@ -81,6 +81,7 @@ def test_overlapping_disks_are_refused():
     assert run.result == hj.RESULTS.outside_domain
 
 
+@pytest.mark.medium
 def test_a_gradient_through_collisions():
     """Of a disk's place after some collisions by its first place: reverse mode against forward mode."""
     mode, x0 = hard_disks.start(hard_disks.Params())

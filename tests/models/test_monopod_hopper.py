@@ -72,6 +72,7 @@ def test_stiffness_ratios():
     assert hopper.stand(0.0, hopper.equilibrium(hopper.table_2(5), printed=True), hopper.table_2(5))[1] > 1
 
 
+@pytest.mark.medium
 def test_trajectories(drops):
     """Five impacts and fifty: local errors of 1e-14, which each impact on ground 480 times as stiff as the leg makes larger."""
     _, tracked = drops

@@ -88,6 +88,7 @@ def stable(y, after):
         return np.any(crosses & (np.abs(slope) < 1), axis=1)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("degrees, degrees_per_second, y", [(60, 50, 1.0), (60, 50, 2.23), (64, 25, 0.98)])
 def test_gait_is_that_of_scipy(degrees, degrees_per_second, y):
     params = runner(degrees, degrees_per_second)

@@ -33,6 +33,7 @@ def ball_in_closed_form(e, sigma, w, level, reset):
     return before, after, drift(END - fall, after, w)
 
 
+@pytest.mark.medium
 def test_bouncing_ball_in_closed_form():
     """One bounce with all three kinds of noise, and the derivative by the coefficient of restitution. Five lanes: a full
     covariance, one of rank one, none, that of the first with all noise at 1e-14 times its size, and no covariance with such
@@ -347,6 +348,7 @@ def test_stationary_covariance_with_a_guard_of_time_and_state(fixed_time):
     assert_allclose(sigma, [[at_own_threshold(rate, fixed_time)]], rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_noise_across_a_surface_along_which_the_flow_slides():
     """The flow leads back at once what noise takes off the surface y = x / 2, along the jump (0, 2) of the field."""
     side = lambda sign: lambda t, x, p: jnp.stack([-x[0], -x[0] / 2 - sign])

@@ -181,6 +181,7 @@ def ball(request):
     return inputs, jax.jit(jax.vmap(run))(*inputs), times
 
 
+@pytest.mark.medium
 def test_one_bounce_in_closed_form(ball):
     """Against NumPy with the saltation matrix of the ball, and an uncertain floor."""
     (starts, e, measurements), (slope, (filtered, smoothed)), times = ball

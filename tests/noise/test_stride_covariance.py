@@ -31,6 +31,7 @@ def noises(p):
     return p["r"], p["shift"]
 
 
+@pytest.mark.medium
 def test_covariance_of_a_map_in_closed_form():
     """x -> r x (1 - x) + s: A = 2 - r, B = ((1 - 1/r)/r, 1). The map's clock starts anew, without noise."""
     noise = np.array([[0.04, 0.03], [0.03, 0.09]])

@@ -40,6 +40,7 @@ def matrices_of(n, dtype):
     return np.concatenate([part.astype(dtype) for part in every])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", DTYPES)
 # Beyond a hundred they are LAPACK's.
 @pytest.mark.parametrize("n", [1, 3, 4, 12, 33, 130])

@@ -106,6 +106,7 @@ def test_a_gradient_by_itself_is_that_of_all_that_is_traced():
         np.testing.assert_allclose(found, expected, rtol=1e-9)  # to the accuracy of the flow
 
 
+@pytest.mark.medium
 def test_of_a_call_that_is_traced_the_options_are_the_users(compiled):
     slope = jnp.asarray(0.2)
     for transformed in (jax.jit(CALLS["stride"]), jax.jacfwd(CALLS["stride"]), jax.jacrev(CALLS["stride"])):

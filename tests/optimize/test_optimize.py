@@ -402,6 +402,7 @@ def test_which_constraint_leaves_a_vertex():
     assert leaving(normals[:1], multipliers[:1], 0, np.array([1.0, 1.0])) == -1
 
 
+@pytest.mark.medium
 def test_integral_over_the_orbit(pulse):
     """Of the drive times the age, to T = log 2: I T^2 / 2, which the solver integrates exactly."""
     whole = hj.objectives.integral(lambda t, x, p: p.drive * x[0])

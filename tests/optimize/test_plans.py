@@ -61,6 +61,7 @@ def test_a_cart_of_closed_form(cart):
     assert "objective" in str(cart) and "0.06" in str(cart)
 
 
+@pytest.mark.medium
 def test_the_plan_is_a_trajectory_of_its_map(cart):
     """The return map of the held inputs closes, in the plan's duration, and its multipliers are those of the cart: 1 for the
     speed, which nothing restores, and 0 for place, clock and interval."""
@@ -371,6 +372,7 @@ def height(s, x, v, w):
     return jnp.stack([x[0] * x[1] + v[1] * w[0] ** 2 + s, jnp.cos(x[0])])
 
 
+@pytest.mark.medium
 def test_second_derivatives_are_those_of_the_steps():
     """Of a pendulum with a curved input and rows: against `jax.hessian` of the Runge-Kutta step written out. Rounding of sums of
     some hundred terms of the order of 1."""
@@ -400,6 +402,7 @@ def test_second_derivatives_are_those_of_the_steps():
     assert_allclose(own.bend, jax.hessian(lagrangian)(y), atol=1e-12)
 
 
+@pytest.mark.medium
 def test_a_newton_step_is_that_of_the_whole_system():
     """By recursion over the stages, against the solution of the linearized conditions of optimality in all variables at once: the
     residual of these is linear along the step but for terms of second order, which fall with its square."""
@@ -497,6 +500,7 @@ def test_the_compass_gait_of_least_effort():
     assert jnp.max(jnp.abs(feedback.multipliers)) < 0.6
 
 
+@pytest.mark.medium
 def test_many_equal_arcs_are_a_loop():
     """A ball that bounces six times: the stride with a loop over its arcs has the numbers of the stride written out."""
     from hyjax.models import bouncing_ball as ball

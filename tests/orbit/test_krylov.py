@@ -105,6 +105,7 @@ def test_no_jacobian_is_made():
     assert str(2 * n) in str(program) and f"{2 * n},{2 * n}]" not in str(program)
 
 
+@pytest.mark.medium
 def test_what_fails(chain):
     step, guess = chain
     lost = hj.periodic_orbit(
@@ -134,6 +135,7 @@ def test_by_a_section(chain, dense):
     assert 5e-5 < float(found.distance) < 1e-2
 
 
+@pytest.mark.medium
 def test_eigenvalues_of_products():
     """A matrix of 500 rows: known eigenvalues, of which two are a complex pair; one that is of rank three; and a circle of equal
     moduli, of which no space of 320 dimensions holds an eigenvector."""
@@ -163,6 +165,7 @@ def test_equal_eigenvalues_of_products():
     assert_allclose(found, [0.8, 0.8, -0.6, -0.6, 0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_some_that_are_not_resolved():
     """A circle of 400 equal moduli and a larger eigenvalue: that one comes first, and the others are NaN."""
     n = 401

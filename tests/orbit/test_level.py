@@ -25,6 +25,7 @@ def bounce():
     return hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), PARAMS, conserved=energy)
 
 
+@pytest.mark.medium
 def test_a_bounce_at_the_energy_of_its_guess(bounce):
     """T = 2 v / g, v = sqrt(2 E); the multipliers of (height, speed) just after the impact are 1, the family's, and 0."""
     assert bounce.params.conserved == 2.0 and bounce.params.gravity == PARAMS.gravity
@@ -57,6 +58,7 @@ def test_the_family_is_a_branch_over_the_energy(bounce):
     assert_allclose(heavier.periods, 4 / heavier.values, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_by_a_section_and_at_a_given_energy():
     """The highest point of a ball that flies up at the energy E: at the height E / g, after 2 v / g."""
     apex = hj.ReturnMap(ball.system, section=hj.Section("flight", lambda t, x, p: x[1]))
@@ -66,6 +68,7 @@ def test_by_a_section_and_at_a_given_energy():
     assert_allclose(top.multipliers, 0, atol=1e-14)
 
 
+@pytest.mark.medium
 def test_what_is_not_conserved_is_no_orbit():
     """With a loss the energy is none: the step back to the level would hide that the ball is not periodic."""
     lossy = ball.Params(restitution=0.9)
@@ -77,6 +80,7 @@ def test_what_is_not_conserved_is_no_orbit():
     assert no.result == hj.RESULTS.successful and no.x[1] == 1
 
 
+@pytest.mark.medium
 def test_what_returns_on_the_orbit_alone_is_not_conserved():
     """The coordinates of a limit cycle's section return on the cycle, where each is on its level; beside it they do not, and the
     multiplier that would be set apart is no 1."""

@@ -58,6 +58,7 @@ def henon_manifolds():
     return henon().manifold("unstable", length=5.0, spacing=0.3), henon().manifold("stable", length=6.0, spacing=0.5)
 
 
+@pytest.mark.medium
 def test_manifolds_of_henons_map():
     """To the digits asked for of any such map; the error is that of 50 roundings."""
     for manifold, points in zip(henon_manifolds(), (UNSTABLE, STABLE), strict=True):
@@ -97,6 +98,7 @@ bend = lambda y, p: -p["a"] * y**2 + p["c"] * y**3
 BENT = mapping(lambda x, p: jnp.stack([(x[0] - bend(x[1], p)) ** 2 + bend(x[1] / 2, p), x[1] / 2]), 2)
 
 
+@pytest.mark.medium
 def test_a_manifold_in_closed_form():
     params = {"a": jnp.array(1.0), "c": jnp.array(0.2)}
     saddle = fixed_point(BENT, (1.01, 0.01), params)
@@ -279,6 +281,7 @@ def test_a_stable_manifold_beside_a_large_multiplier():
     assert stable.residual < 1e-12 and stable.scale > 0.05 and str(stable.ends) == "2 successful"
 
 
+@pytest.mark.medium
 def test_tangencies_that_cannot_be_sought():
     unstable, stable = henon_manifolds()
     a = lambda p: p["a"]

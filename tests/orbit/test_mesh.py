@@ -54,6 +54,7 @@ def edges_of(found):
     return np.unique(np.sort(found.triangles[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1), axis=0).T
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "name",
     [each if each in ("node", "stable focus") else pytest.param(each, marks=pytest.mark.medium) for each in SADDLES],
@@ -133,6 +134,7 @@ def test_a_picture_of_a_surface_and_a_curve():
         found.plot(coordinates=("x0", "x1"))
 
 
+@pytest.mark.medium
 def test_what_a_surface_cannot_do():
     orbit, found = surface("stable focus")
     border = found.border
@@ -175,6 +177,7 @@ DIGITS = {
 }  # fmt: skip
 
 
+@pytest.mark.medium
 def test_a_surface_to_many_digits():
     """Henon's map in three dimensions, of an orbit with two complex multipliers. The error is that of 50 roundings."""
     step = hj.ReturnMap(CUBE, sequence=("run",), integrator=ROLLED)

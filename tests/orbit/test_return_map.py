@@ -48,6 +48,7 @@ def test_a_map_iterated(step):
         assert [int(k) for k in after.transitions[:1]] == taken and np.all(np.asarray(after.transitions[1:]) == -1)
 
 
+@pytest.mark.medium
 def test_a_stroboscope_iterated():
     """A ball that bounces: two seconds are a second twice."""
     step = hj.ReturnMap(ball.system, section=hj.Stroboscope("flight", 1.0), max_jumps=4, integrator=ROLLED)
@@ -79,6 +80,7 @@ def test_the_orbit_of_a_section_is_that_of_the_sequence(orbit):
     assert raised.value.codes and str(raised.value).startswith("periodic_orbit: ")
 
 
+@pytest.mark.medium
 def test_an_orbit_knows_its_map(orbit):
     assert orbit.step.sequence == ("stance",) and orbit.step.strides == 1
     assert_allclose(orbit.step(orbit.x, PARAMS).x, orbit.x, rtol=0, atol=1e-14)

@@ -22,6 +22,7 @@ def gaits(model, params, integrator=None, **options):
     return hj.find_orbits(step, params, region=model.region(params), throw=False, **options)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("slope", [0.001, 0.015])
 def test_both_gaits_of_the_simplest_walker(slope):
     found = gaits(simplest_walker, simplest_walker.Params(slope))

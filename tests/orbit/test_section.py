@@ -60,6 +60,7 @@ def passed():
     return crossing, jax.vmap(jacobian)(STARTS), np.asarray(through.x)[len(STARTS) :]
 
 
+@pytest.mark.medium
 def test_a_period_multiplies_areas(passed):
     """By exp(-c T), and each impact by e^2, whatever the number of impacts."""
     crossing, jacobian, _ = passed

@@ -195,6 +195,7 @@ def test_a_guess_where_the_jump_is_not_finite():
     assert_allclose(found.x, [1.5, 0], rtol=1e-14)
 
 
+@pytest.mark.medium
 def test_multiple_shooting_reaches_what_single_shooting_cannot():
     """Eight strides of a logistic map that leads to infinity: an error of the start grows by 3^8 = 6561, and single shooting ends
     at another orbit."""
@@ -240,6 +241,7 @@ def test_derivatives_of_nodes_that_differ():
     assert_allclose(before, slope[::-1], rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_samples_lie_on_the_orbit(walker):
     gait = walker["long_0.009"]
     (arc,) = gait.sample(33)

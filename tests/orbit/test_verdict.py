@@ -80,6 +80,7 @@ def found(system, guess, b, w, strides=1, method=hj.SingleShooting(), integrator
 LANES = np.array([(1, 1), (1, 2), (1, 1.3), (1e-3, 1.3), (1, 1.01), (1, 1.5), (1e-6, 1.3), (3, 1)], float).T
 
 
+@pytest.mark.medium
 def test_a_state_that_does_not_return_is_no_orbit():
     """The residual after the closing jump is 1 - cos 2 pi w, and not taken for its own tolerance."""
     x, _, code = found(echo, jnp.array([0.1, 0.0]), *jnp.asarray(LANES))
@@ -103,6 +104,7 @@ def test_a_state_that_does_not_return_in_single_precision():
     assert_allclose(x[0], 2, rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_an_unstable_orbit_in_phase():
     """x -> cos 1 + b (x - cos(2 pi t + 1)): a lap later the phase has another rounding, which grows by b."""
     unstable = closed_by_clock(
@@ -319,6 +321,7 @@ def test_a_period_is_recognized(strides):
     assert not any(_is_period(each, orbit) for each in others)
 
 
+@pytest.mark.medium
 def test_a_prescribed_period_is_positive():
     with pytest.raises(ValueError, match="T=-1 is prescribed for a period, which must be positive"):
         hj.sweep(

@@ -113,6 +113,7 @@ def together(request):
     return derivative, jax.jit(jax.vmap(varied)), x
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("together", ["corner"], indirect=True)
 def test_in_each_cone_against_finite_differences(together):
     """One-sided differences: their error is the square of the step by the curvature, over the step."""

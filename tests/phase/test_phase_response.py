@@ -39,6 +39,7 @@ def neuron_in_closed_form(drive):
     return jnp.exp(period / 2) / drive, mean / jnp.hypot(1, 2 * jnp.pi / period)
 
 
+@pytest.mark.medium
 def test_one_neuron_in_closed_form():
     """Z = 1 / f = exp(t) / I, T = ln(I / (I - 1)). A push cos(2 pi t / P) gives Gamma = Re(c exp(-2 pi i psi)) with
     c = (exp(T) - 1) / (T I (1 + 2 pi i / T)), and so the tongue."""

@@ -29,6 +29,7 @@ def data_of(page):
     return json.loads(part(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
 
 
+@pytest.mark.medium
 def test_the_page_of_a_branch(branch, tmp_path):
     found = branch.explore(wheel, across="slope", gaits=5, legs={"spoke": ("stance",)})
     data = data_of(found.page)

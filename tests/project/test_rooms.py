@@ -18,6 +18,7 @@ def record(monkeypatch):
     return now
 
 
+@pytest.mark.medium
 def test_rooms_that_changed(record, monkeypatch):
     assert rooms.changed() == {}
     real = rooms._digest

@@ -75,6 +75,7 @@ def load_ball(path, **others):
     return hj.load(path, **({"system": BALL, "params": Ball(jnp.array(0.0))} | others))
 
 
+@pytest.mark.medium
 def test_orbits_come_back_to_the_last_bit_and_go_on(gaits, tmp_path):
     """Of a model, whose name is in the file. NaN and codes of lanes that failed are kept."""
     path = tmp_path / "gaits.npz"
@@ -138,6 +139,7 @@ def test_families_come_back_and_are_continued(tmp_path):
         np.testing.assert_allclose(more.values[-1], stop + 1, rtol=1e-12)
 
 
+@pytest.mark.medium
 def test_a_trajectory_of_an_own_system(file):
     trajectory = drop()
     loaded = load_ball(file)

@@ -42,6 +42,7 @@ def test_a_stride_shows_its_values(orbit):
     assert "f64[" in seen[0]
 
 
+@pytest.mark.medium
 def test_rows_of_results_show_their_values(orbit):
     """Events, arcs and samples; of an array of more than twelve numbers its ends and its shape."""
     run = hj.simulate(wheel.system, orbit.x, orbit.params, mode="stance", t1=3.0, times=jnp.linspace(0.0, 3.0, 30))

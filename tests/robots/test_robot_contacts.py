@@ -100,6 +100,7 @@ def test_a_site_is_a_point():
 TOE = PLANAR.replace('<geom name="foot"', '<site name="toe" pos="0.02 0 -0.1"/><geom name="foot"')
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("source", "geoms"), [(TOE, ("foot", "shin", "toe", "box")), (SPATIAL, ("box", "ball"))])
 def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
     """Gaps, velocities, Jacobians and accelerations from the poses, as from the gaps and slips by automatic differentiation."""

@@ -95,7 +95,8 @@ def test_a_stiff_component_is_not_amplified():
     """x' = r (cos t - x) with r = 1e10 follows cos t + sin t / r to rounding; a sum over the stages has their rounding times h r,
     2e-11."""
     system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: p * (jnp.cos(t) - x), ("x",))}, ())
-    integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-8, atol=1e-8)
+    # The error of steps that are as long as the tolerance allows is above the rounding, 2e-14.
+    integrator = hj.Integrator(dfx.Kvaerno5(), rtol=1e-8, atol=1e-8, max_step=1e-3)
     ended = hj.simulate(system, jnp.ones(1), jnp.array(1e10), mode="m", t1=1.0, integrator=integrator)
     assert ended.result == RESULTS.successful
     assert_allclose(ended.final, np.cos(1) + np.sin(1) / 1e10, rtol=0, atol=1e-15)
@@ -163,6 +164,7 @@ def lanes(k, r):
     return jax.vmap(one)(k, r)
 
 
+@pytest.mark.medium
 def test_failing_lanes_do_not_touch_their_neighbours():
     """A leg that pulls, and one whose numbers overflow: each ends with its code, and the hoppers beside it as without it."""
     k, r = np.array([200.0, -5.0, 200.0, 300.0]), np.array([1e4, 1e4, np.inf, 1e3])

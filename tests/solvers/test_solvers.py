@@ -291,6 +291,7 @@ def test_an_event_is_on_its_surface(name):
     assert_allclose(slope, jax.vmap(jax.jacfwd(exact))(u), rtol=0, atol=1e-2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("solver", [S.Rodas5P(), S.Rosenbrock23()])
 def test_derivatives_of_a_long_state(solver):
     """Of 30 coupled coordinates, whose equations LAPACK solves, the matrix of a step is differentiated along the solutions alone:

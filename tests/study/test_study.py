@@ -42,6 +42,7 @@ def study():
     )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_reference_has_a_closed_form(study):
     """Local errors of 1e-12 in some hundred steps; every time, next to events too."""
     for k, params in enumerate(SETS):

@@ -16,6 +16,7 @@ TWO_WELLS = mapping(lambda x, p: jnp.stack([x[0] + x[0] * (1 - x[0] ** 2) / 2, x
 CUBED = mapping(lambda x, p: -x * p["gain"] * x**2, 1)
 
 
+@pytest.mark.medium
 def test_between_two_wells():
     params, step = {"tilt": jnp.array(0.3)}, hj.ReturnMap(TWO_WELLS, sequence=("run",), integrator=ROLLED)
     right, left = (hj.periodic_orbit(step, jnp.array([sign, 0.6, 0.0]), params) for sign in (1.0, -1.0))
