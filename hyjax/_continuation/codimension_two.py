@@ -90,7 +90,7 @@ class Condition(eqx.Module):
                 residual, (chain, _) = grazing_equation(unfolding, touch, v)
                 return residual, chain
             residual, dF, chain = unfolding.evaluate(v)
-            matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else _of_pair(unfolding.around(dF))
+            matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else of_pair(unfolding.around(dF))
             return jnp.append(residual, corner(matrix)), chain
 
         return with_columns(conditioned, v)
@@ -107,7 +107,7 @@ def corner(matrix: Float[Array, "n n"]) -> Scalar:
     return solve(whole, jnp.zeros(len(whole), matrix.dtype).at[-1].set(1))[-1]
 
 
-def _of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
+def of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
     """The second compound matrix less the identity, singular where two eigenvalues have the product 1."""
     i, j = np.triu_indices(len(matrix), 1)
     return matrix[i][:, i] * matrix[j][:, j] - matrix[i][:, j] * matrix[j][:, i] - jnp.eye(i.size, dtype=matrix.dtype)

@@ -38,7 +38,7 @@ from .._system.results import described_code
 from .._system.types import Scalar
 from .._system.where import leaf_names, one_leaf, Where
 from ..phase.equilibrium import Equilibrium, rounding
-from .codimension_two import corner, STILL
+from .codimension_two import corner, of_pair, STILL
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import Equilibria, EquilibriumPoint, hopf_form
 from .location import Followed, interpolated_zero, Located, may_turn, nothing, Place, search, zero_between
@@ -95,10 +95,8 @@ class Degenerate(eqx.Module):
 
 
 def _sums(A: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
-    """The matrix whose eigenvalues are the sums of two of `A`."""
-    (i, j), one = np.triu_indices(len(A), 1), jnp.eye(len(A), dtype=A.dtype)
-    minor = lambda p, q: p[i][:, i] * q[j][:, j] - p[i][:, j] * q[j][:, i]
-    return minor(A, one) + minor(one, A)
+    """The matrix whose eigenvalues are the sums of two of `A`: the derivative at the identity of that of the products."""
+    return jax.jvp(of_pair, (jnp.eye(len(A), dtype=A.dtype),), (A,))[1]
 
 
 class EquilibriumLocus(Equilibria):
@@ -108,8 +106,8 @@ class EquilibriumLocus(Equilibria):
     of the branch first; `x`, states, `(points, n)`; `eigenvalues`, largest real part first, `(points, k)`; `frequencies`,
     $\omega$ of Hopf points in units of 1/time, NaN at neutral saddles and of folds; `neutral`; `residuals`, scaled. `equilibria`:
     the same points as a batch of `Equilibrium`. `parameters`: the names of both. `special_points`, `located`, `result`.
-    `unfolding`, `curves`, `accept`, `method`:
-    the scaled equation of the equilibrium, the curves in all directions, the largest residual, the method of `locus`.
+    `unfolding`, `curves`, `accept`, `method`: the scaled equation of the equilibrium, the curves in all directions, the largest
+    residual, the method of `locus`.
     `TypeError` for reading the points under `jit`.
 
     **Example:**
