@@ -1,11 +1,11 @@
 """Release checklist: what a machine can check, in fresh virtual environments; what is left to a person is printed.
 
-    python tools/release.py [--python python3.11 --python python3.13 ...] [--skip-minimal]
+    python tools/release.py [--python python3.11 --python python3.13 ...] [--skip-minimal] [--jobs 2]
 
 Builds the source distribution and the wheel, compares the versions in all files, looks into the source distribution, and
 installs both for each Python, with `constraints.txt`, and the wheel with the lowest versions, `constraints-minimal.txt`. In each
-environment the commands of the README must give their numbers, and a file of tests must pass. Nothing is uploaded. Exit status 1
-where something is wrong.
+environment the commands of the README must give their numbers, and a file of tests must pass; with the wheel and
+`constraints.txt` all quick tests but those of the project's files. Nothing is uploaded. Exit status 1 where something is wrong.
 """
 
 import argparse
@@ -29,6 +29,8 @@ NEEDED = (
 EXTRAS = "cli,plot,data,notebook,cluster"
 # Quick, and imports every model. The tests are those of the source distribution.
 TESTS, TEST_TOOLS = "models/test_shelf.py", ("pytest", "beartype")
+# Packages that tests, but not the commands of the README, need.
+EXTRA_OF_TESTS = "test"
 MINORS = (11, 12, 13)
 TO_DO = """To do by a person:
   1. Name the version and the date in CHANGELOG.md, and both in CITATION.cff; version in pyproject.toml. Commit.
@@ -45,6 +47,7 @@ def main() -> int:
         "--python", action="append", help="command of a Python; default: each of 3.11 to 3.13 that is found"
     )
     parser.add_argument("--skip-minimal", action="store_true", help="do not test the lowest versions")
+    parser.add_argument("--jobs", default="2", help="processes of tests")
     arguments = parser.parse_args()
     pythons = arguments.python or [each for each in map(python_of, MINORS) if each is not None]
     if absent := [f"3.{k}" for k in MINORS if not arguments.python and python_of(k) is None]:
@@ -58,11 +61,14 @@ def main() -> int:
         problems += contents(source)
         shutil.unpack_archive(source, folder, filter="data")
         tests = folder / source.name.removesuffix(".tar.gz") / "tests"
+        # What is tested is the package that was installed.
+        shutil.rmtree(tests.parent / "hyjax")
         cases = [(each, dist, "constraints.txt") for each in pythons for dist in (wheel, source)]
         cases += [] if arguments.skip_minimal else [(each, wheel, "constraints-minimal.txt") for each in pythons[:1]]
         for number, (python, dist, pins) in enumerate(cases):
             about = f"{python}, {dist.name}, {pins}"
-            found = installed(python, dist, pins, folder / f"venv{number}", tests)
+            jobs = arguments.jobs if (dist, pins) == (wheel, "constraints.txt") else None
+            found = installed(python, dist, pins, folder / f"venv{number}", tests, jobs)
             print(f"{about}: {'; '.join(found) or 'good'}", flush=True)
             problems += [f"{about}: {each}" for each in found]
             shutil.rmtree(folder / f"venv{number}")
@@ -90,8 +96,10 @@ def contents(source: pathlib.Path) -> list[str]:
     return lacking + [f"the source distribution has {each}, which git does not track" for each in extra]
 
 
-def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path, tests: pathlib.Path) -> list[str]:
-    """What is wrong with the distribution in a fresh environment of that Python."""
+def installed(
+    python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path, tests: pathlib.Path, jobs: str | None
+) -> list[str]:
+    """What is wrong with the distribution in a fresh environment of that Python; with `jobs` by all quick tests, too."""
     run([python, "-m", "venv", venv], venv.parent)
     pip, bare = [venv / "bin" / "pip", "install", "-q", "-c", ROOT / pins], venv / "bin" / "hyjax"
     wrong = []
@@ -108,7 +116,6 @@ def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path, te
         ([bare, "--version"], f"hyjax {version}"),
         ([bare, "gait", "simplest_walker", "--starts", "256"], "3.88246375285"),
         ([venv / "bin" / "python", venv / "example.py"], derivative),
-        # The script `pytest` does not put the folder on the path, in which there is a package of the same name.
         ([venv / "bin" / "pytest", "-q", "-o", "addopts=", tests / TESTS], "passed"),
         ([venv / "bin" / "python", "-c", "import hyjax; print(hyjax.__file__)"], str(venv)),
     ):
@@ -117,6 +124,13 @@ def installed(python: str, dist: pathlib.Path, pins: str, venv: pathlib.Path, te
             wrong.append(
                 f"{' '.join(map(str, command[1:]))} does not print {expected}: {(done.stdout + done.stderr)[-600:]!r}"
             )
+    if jobs:
+        run([*pip, f"{dist}[{EXTRAS},{EXTRA_OF_TESTS}]"], venv.parent)
+        command = [venv / "bin" / "pytest", "-n", jobs, "--ignore=tests/project", "tests"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tests.parent, env=clean())
+        print(f"{python}, quick tests: {done.stdout.strip().splitlines()[-1:]}", flush=True)
+        if done.returncode:
+            wrong.append(f"the quick tests fail: {done.stdout[-3000:]!r}")
     return wrong
 
 
