@@ -46,7 +46,8 @@ def from_mujoco(
     MuJoCo reads and compiles the file; its arrays become leaves of `robot.params`, and hyjax's own equations move the bodies (see
     `Robot`). Of the file are used: bodies, hinges and slides with axis, anchor, `ref`, damping, stiffness, `springref` and
     armature; masses and inertias as compiled; gravity; sites; motors on joints; the geoms named in `contacts`, and the others
-    for pictures. Joint ranges, limits of motors, pairs of contacts and options of MuJoCo's integrator have no effect.
+    for pictures. Forces that a flag of the file disables are zero. Joint ranges, limits of motors, pairs of contacts and options
+    of MuJoCo's integrator have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
@@ -96,8 +97,11 @@ def from_mujoco(
     massive = [k for k in range(1, model.nbody) if link[k] >= 0 and model.body_mass[k] > 0]
     centers = [_composed(frames[k], (model.body_ipos[k], model.body_iquat[k])) for k in massive]
     sites = [_composed(frames[model.site_bodyid[k]], (model.site_pos[k], _HERE[1]))[0] for k in range(model.nsite)]
+    # Of forces by flags of the file; older versions of MuJoCo have one flag, passive, for springs and dampers.
+    off = lambda name: model.opt.disableflags & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0))
+    acts = lambda *names: not any(map(off, names))
     gear = np.zeros((len(model.actuator_trntype), count))
-    for k in range(len(model.actuator_trntype)):
+    for k in np.flatnonzero(~(model.opt.disableactuator >> model.actuator_group) & acts("ACTUATION")):
         gear[k, model.actuator_trnid[k, 0]] = model.actuator_gear[k, 0] * model.actuator_gainprm[k, 0]
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
@@ -119,14 +123,14 @@ def from_mujoco(
     array = lambda value, *shape: jnp.asarray(np.reshape(np.asarray(value, float), shape))
     each = lambda values: tuple(array(value) for value in values)
     params = RobotParams(
-        gravity=each(model.opt.gravity),
+        gravity=each(model.opt.gravity * acts("GRAVITY")),
         position=array([place for place, _ in joints], count, 3),
         quaternion=array([turn for _, turn in joints], count, 4),
         axis=array(model.jnt_axis, count, 3),
         anchor=array(model.jnt_pos, count, 3),
         reference=each(model.qpos0),
-        damping=each(model.dof_damping),
-        stiffness=each(model.jnt_stiffness),
+        damping=each(model.dof_damping * acts("PASSIVE", "DAMPER")),
+        stiffness=each(model.jnt_stiffness * acts("PASSIVE", "SPRING")),
         rest=each(model.qpos_spring),
         armature=each(model.dof_armature),
         mass=each(model.body_mass[massive]),

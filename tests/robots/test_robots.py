@@ -138,6 +138,7 @@ ARM = """
 ACTUATORS = (
     """<actuator><motor name="strong" joint="elbow" gear="20"/><motor name="weak" joint="shoulder"/></actuator>"""
 )
+DISABLED = ("GRAVITY", "PASSIVE", "SPRING", "DAMPER", "ACTUATION")
 POINT = '<inertial pos="0 0 -1" mass="1" diaginertia="1 1 1"/>'
 arm = lambda **given: hj.robots.from_mujoco(ARM.replace("ACTUATORS", ACTUATORS), **given)
 Q, V, NOW = jnp.array([0.3, -0.8]), jnp.array([1.0, 2.0]), jnp.array(0.0)
@@ -235,6 +236,20 @@ def test_actuators():
     assert_allclose(force, [-0.1 * 1 + 2, 20 * 3 * -0.8], rtol=1e-15)
     with pytest.raises(ValueError, match=r"control must return shape \(2,\), one input for each actuator, not \(1,\)"):
         arm(control=lambda t, q, v, params: q[:1]).forces(NOW, Q, V, robot.params)
+
+
+def test_forces_that_a_flag_disables_are_zero():
+    """Accelerations are MuJoCo's. Older versions of MuJoCo have one flag, passive, for springs and dampers."""
+    text = ARM.replace("ACTUATORS", ACTUATORS).replace('damping="0.1"', 'damping="0.1" stiffness="3" springref="0.2"')
+    flags = [getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0) for name in DISABLED]
+    for flag, group in [*((each, 0) for each in flags if each), (0, 1)]:
+        model = mujoco.MjModel.from_xml_string(text.replace('name="weak"', 'name="weak" group="1"'))
+        model.opt.disableflags, model.opt.disableactuator = int(flag), group << 1
+        robot, data = hj.robots.from_mujoco(model), mujoco.MjData(model)
+        data.qpos, data.qvel, data.ctrl = Q, V, [0.7, -0.4]
+        mujoco.mj_forward(model, data)
+        params = eqx.tree_at(lambda p: p.input, robot.params, jnp.asarray(data.ctrl))
+        assert_allclose(robot.mechanism.acceleration(NOW, Q, V, params), data.qacc, rtol=0, atol=1e-11)
 
 
 def test_transformations():
