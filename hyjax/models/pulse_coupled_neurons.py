@@ -112,7 +112,7 @@ def fire_or_end(t, x, params, i):
     """Neuron `i` fires, and rests, with those that it lifts to the threshold; or its rest ends, with those that end at that
     time."""
     v, rests = x.reshape(2, -1)
-    resting, pulse = rests > 0, params.coupling / v.size
+    resting, pulse = stop_gradient(rests) > 0, params.coupling / v.size
     fires, count = avalanche(v, i, pulse, resting)
     fired = jnp.where(fires, -params.refractory_time, jnp.where(resting, v, v + count * pulse))
     ends = resting & (jnp.abs(v) <= 64 * float(jnp.finfo(v.dtype).eps) * (1 + params.refractory_time))

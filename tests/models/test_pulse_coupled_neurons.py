@@ -13,6 +13,8 @@ from systems import ROLLED
 import hyjax as hj
 from hyjax.models import pulse_coupled_neurons as neurons
 
+# No function of the model is warned of as one that jumps.
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 PARAMS = neurons.Params()
 
 
