@@ -22,7 +22,7 @@ from .._system.types import Params, Scalar
 from .._system.where import leaf_names, Where
 from .curve import Curve, PseudoArclength, result_of
 from .detection import each_once, expected, explains, located, witness
-from .location import Followed, search
+from .location import Followed, places_of, search
 from .special_points import locate_grazing, locate_swap, SpecialPoint
 from .unfolding import Unfolding
 
@@ -260,7 +260,7 @@ def _special_points_of(branch: Branch) -> tuple[SpecialPoint, ...]:
 
 def _search_of(branch: Branch) -> tuple[list[SpecialPoint], tuple[tuple[float, float], ...]]:
     curve = Followed(branch.unfolding, len(branch.curves.count), branch.method, branch.accept, witness)
-    points, unresolved = search(curve, branch._points, expected, located, explains)
+    points, unresolved = search(curve, places_of(curve, branch._points), expected, located, explains)
     return each_once(points), unresolved
 
 

@@ -22,6 +22,8 @@ apart; the others give the test functions:
 | generalized-flip; chenciner | doublings; Neimark-Sacker points | the cubic coefficient of the normal form, its real part |
 | where it meets folds; doublings; pairs | any | $\prod (1 - \mu)$; $\prod (1 + \mu)$; $\prod (1 - \mu_i \mu_j)$ of the others |
 
+A step of the locus in which a test function may be zero twice is halved, see `location.py`.
+
 Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 9 and Sec. 10.3; Kuznetsov, Meijer (2019), *Numerical
 Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 3, 4, for the bordered and the compound matrix.
 """
@@ -46,15 +48,24 @@ from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Scalar
 from .curve import PseudoArclength
-from .detection import changes_sign
 from .grazing import grazing_equation, Touch
-from .location import Followed, interpolated_zero, Place, place_near, places_of, ZERO, zero_between
+from .location import (
+    Followed,
+    interpolated_zero,
+    Located,
+    may_turn,
+    Place,
+    place_near,
+    places_of,
+    search,
+    ZERO,
+    zero_between,
+)
 from .normal_form import expansion, FORMS
 from .special_points import grazing_point, locate_grazing, missing, point_on, SpecialPoint
-from .unfolding import Unfolding
+from .unfolding import Balance, SHIFTS, Unfolding
 
 PAIR = "neimark-sacker"
-SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
 # The sums of the pair of multipliers at the strong resonances.
 RESONANCES = {"resonance-1:1": 2.0, "resonance-1:2": -2.0, "resonance-1:3": -1.0, "resonance-1:4": 0.0}
 # Of multipliers, zero where one is 1, one is -1, or two have the product 1; multipliers that are zero change nothing.
@@ -65,13 +76,18 @@ CROSSINGS = {
 }
 # The tangent at a cusp has no component along the parameters above this.
 STILL = 1e-5
+# Points at which a coefficient of the normal form is zero, and at which two curves of one kind cross.
+DEGENERATE, CROSSED = ("generalized-flip", "chenciner", "generalized-hopf"), ("double-neimark-sacker", "double-hopf")
+# The coefficient is zero below this share of those at the ends of the interval; a test function may touch zero below this one.
+SMALL, TOUCHES = 1e-3, 1e-3
+Test = Callable[[Place], float]
 
 
 class Condition(eqx.Module):
-    """The equation `H = 0` of a locus: the periodic orbits of an `unfolding` with two free parameters that meet the condition of
-    the special points of a kind, at the ends of branches of a `touch`."""
+    """The equation `H = 0` of a locus: the periodic orbits or equilibria of an `unfolding` with two free parameters that meet the
+    condition of the special points of a kind, at the ends of branches of a `touch`."""
 
-    unfolding: Unfolding
+    unfolding: Unfolding | Balance
     touch: Touch | None
     kind: str = eqx.field(static=True)
 
@@ -80,8 +96,8 @@ class Condition(eqx.Module):
     origin = property(lambda self: self.unfolding.origin)
     scale = property(lambda self: self.unfolding.scale)
 
-    def evaluate(self, v: Array) -> tuple[Array, Array, Chain]:
-        """`(H, dH/dv, chain)`."""
+    def evaluate(self, v: Array) -> tuple[Array, Array, Any]:
+        """`(H, dH/dv, aux)`."""
         # The Jacobian of H has second derivatives of the flow: compile time dominates, so the loops are rolled.
         unfolding, kind, touch = self.unfolding.rolled(order=2), self.kind, self.touch
 
@@ -89,15 +105,14 @@ class Condition(eqx.Module):
             if touch is not None:
                 residual, (chain, _) = grazing_equation(unfolding, touch, v)
                 return residual, chain
-            residual, dF, chain = unfolding.evaluate(v)
-            matrix = unfolding.shifted(dF, SHIFTS[kind]) if kind in SHIFTS else of_pair(unfolding.around(dF))
-            return jnp.append(residual, corner(matrix)), chain
+            residual, dF, aux = unfolding.evaluate(v)
+            return jnp.append(residual, corner(unfolding.critical(dF, kind))), aux
 
         return with_columns(conditioned, v)
 
-    def judged(self, v: Array, chain: Chain, accept: Array) -> Chain:
-        """The verdict on the orbit at a root; a grazing orbit touches a guard that may fire in the next lap."""
-        return self.unfolding.rolled(order=2).judged(v, chain, accept) if self.touch is None else chain
+    def judged(self, v: Array, aux: Any, accept: Array) -> Any:
+        """The verdict on a root; a grazing orbit touches a guard that may fire in the next lap."""
+        return self.unfolding.rolled(order=2).judged(v, aux, accept) if self.touch is None else aux
 
 
 def corner(matrix: Float[Array, "n n"]) -> Scalar:
@@ -107,14 +122,55 @@ def corner(matrix: Float[Array, "n n"]) -> Scalar:
     return solve(whole, jnp.zeros(len(whole), matrix.dtype).at[-1].set(1))[-1]
 
 
-def of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
-    """The second compound matrix less the identity, singular where two eigenvalues have the product 1."""
-    i, j = np.triu_indices(len(matrix), 1)
-    return matrix[i][:, i] * matrix[j][:, j] - matrix[i][:, j] * matrix[j][:, i] - jnp.eye(i.size, dtype=matrix.dtype)
+def search_locus(
+    curve: Followed,
+    places: list[Place],
+    tests_between: Callable[[Place, Place, Test], dict[str, Test]],
+    coefficient: Test,
+    point: Callable[[str, Place], Any],
+    error: float,
+) -> tuple[list[Any], tuple[tuple[float, float], ...]]:
+    """The points of codimension two between the `places` of a locus, in their order along it, and its unresolved intervals, as
+    `search`.
+
+    **Arguments:** `tests_between`: the test functions between two places, by the kinds of their zeros, of the `coefficient` of
+    the normal form. `point`: the point of a kind at a zero, if it is one. `error`: of a test function.
+    """
+    known: dict[float, float] = {}
+
+    def once(place: Place) -> float:
+        if place.s not in known:
+            known[place.s] = coefficient(place)
+        return known[place.s]
+
+    def expected(curve: Followed, places: list[Place], k: int) -> tuple[tuple[dict[str, Test], bool], bool]:
+        a, b = places[k], places[k + 1]
+        zero = lambda test: all(abs(test(end)) <= ZERO for end in (places[0], places[-1]))
+        tests = {name: test for name, test in tests_between(a, b, once).items() if not zero(test)}
+        flips = {name: test for name, test in tests.items() if (test(a) >= 0) != (test(b) >= 0)}
+        steady = [test for name, test in tests.items() if name not in flips]
+        simple = not any(may_turn(places, k, test, TOUCHES, zero=0) for test in steady)
+        return (flips, simple), simple
+
+    def located(curve: Followed, a: Place, b: Place, wanted: tuple[dict[str, Test], bool]) -> Located:
+        points, missed = [], not wanted[1]
+        for name, test in wanted[0].items():
+            # Where two curves cross, the corrector's matrix is singular.
+            change = test(b) - test(a)
+            smooth, sure = lambda place, test=test, change=change: test(place) / change, 1e-10 + error / abs(change)
+            place = interpolated_zero(curve, a, b, smooth, sure) if name in CROSSED else zero_between(curve, a, b, test)
+            missed |= place is None
+            # A factor of the test function alone may change its sign, where branches cross.
+            flat = lambda place: abs(once(place)) < SMALL * max(abs(once(a)), abs(once(b)))
+            if place and (name not in DEGENERATE or flat(place)) and (found := point(name, place)):
+                points.append((place.s, found))
+        return Located(points, False, missed)
+
+    return search(curve, places, expected, located, lambda *_: None)
 
 
-def search(curve: Followed, points: dict[str, Any]) -> tuple[SpecialPoint, ...]:
-    """The points of codimension two between the `points` of a locus, in their order along it."""
+def special_points_along(curve: Followed, points: dict[str, Any]) -> tuple[list[SpecialPoint], tuple]:
+    """The points of codimension two between the `points` of a locus of orbits, and its unresolved intervals."""
     places, touch, kind = places_of(curve, points), curve.equation.touch, curve.equation.kind
     if touch is not None:
         # With the multipliers of the side that misses the guard.
@@ -122,19 +178,11 @@ def search(curve: Followed, points: dict[str, Any]) -> tuple[SpecialPoint, ...]:
         curve = curve._replace(equation=dataclasses.replace(curve.equation, touch=missing(touch, x, image)))
         found = [place_near(curve, each.s, each.near.v, each.near.tangent) for each in places]
         places = [each for each in found if each is not None]
-    cubics: dict[float, float] = {}
-
-    def cubic(place: Place) -> float:
-        if place.s not in cubics:
-            cubics[place.s] = _cubic(curve.equation, place)
-        return cubics[place.s]
-
-    found = []
-    for a, b in itertools.pairwise(places):
-        zeros = [(name, test) for name, test in _tests(kind, a, b, cubic).items() if changes_sign(test(a), test(b))]
-        here = [point for name, test in zeros if (point := _located(curve, name, test, a, b))]
-        found += [point for _, point in sorted(here, key=lambda each: each[0])]
-    return tuple(found)
+    tests = lambda a, b, cubic: _tests(kind, a, b, cubic)
+    point = lambda name, place: _located(curve, name, place)
+    return search_locus(
+        curve, places, tests, lambda place: _cubic(curve.equation, place), point, 1e-4 * float(curve.accept)
+    )
 
 
 @long_run
@@ -143,10 +191,10 @@ def witness(equation: Condition, v: Array, jacobian: Array, tangent: Array) -> t
     return {}, eigenvalues(equation.unfolding.around(jacobian[:-1]))
 
 
-def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> dict[str, Callable[[Place], float]]:
+def _tests(kind: str, a: Place, b: Place, cubic: Test) -> dict[str, Test]:
     """The test functions along a locus between two of its points, by the kinds of their zeros. The coefficient `cubic` is
     infinite where another multiplier is 1, and at a resonance 1:2: a factor is zero there."""
-    tests: dict[str, Callable[[Place], float]] = {
+    tests: dict[str, Test] = {
         _meeting(kind, other): lambda place, test=test: test(apart(kind, place.values)[1])
         for other, test in CROSSINGS.items()
         if kind != other or kind == PAIR
@@ -162,9 +210,13 @@ def _tests(kind: str, a: Place, b: Place, cubic: Callable[[Place], float]) -> di
     if kind == "period-doubling":
         tests["generalized-flip"] = lambda place: cubic(place) * double(place) * tests["fold-flip"](place)
     if kind == "fold":
-        turn = b.near.tangent[-2:] - a.near.tangent[-2:]
-        tests["cusp"] = lambda place: float(place.near.tangent[-2:] @ turn)
+        tests["cusp"] = turning_from(a)
     return tests
+
+
+def turning_from(a: Place) -> Test:
+    """The tangent's component along the parameters in the direction of that at `a`: it changes its sign at a cusp."""
+    return lambda place: float(place.near.tangent[-2:] @ a.near.tangent[-2:])
 
 
 def apart(kind: str, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -204,20 +256,11 @@ def _cubic(equation: Condition, place: Place) -> float:
     return float(coefficient.real) * float(equation.unfolding.state_scale) ** 2
 
 
-def _located(curve: Followed, name: str, test, a: Place, b: Place) -> tuple[float, SpecialPoint] | None:
-    """The zero of a test function on the locus between two points, with its distance along it; `None` where none of codimension
-    two is found."""
+def _located(curve: Followed, name: str, place: Place) -> SpecialPoint | None:
+    """The point of codimension two at a zero of a test function; `None` where it is none."""
     kind = curve.equation.kind
-    # Where two curves cross, the corrector's matrix is singular.
-    crossing = kind == PAIR and name == _meeting(kind, kind)
-    change, accept = test(b) - test(a), curve.accept
-    sure = 1e-10 + 1e-4 * float(accept) / abs(change)
-    smooth = lambda place: test(place) / change
-    place = interpolated_zero(curve, a, b, smooth, sure) if crossing else zero_between(curve, a, b, test)
-    if place is None:
-        return None
-    if crossing:
-        residual, chain = _chain(curve.equation.unfolding, jnp.asarray(place.near.v), accept)
+    if name in CROSSED:
+        residual, chain = _chain(curve.equation.unfolding, jnp.asarray(place.near.v), curve.accept)
         place = place._replace(near=place.near._replace(residual=residual, aux=chain))
     critical, others = apart(kind, place.values)
     pairs = [critical] if kind == PAIR and name not in ("resonance-1:1", "resonance-1:2") else []
@@ -230,7 +273,7 @@ def _located(curve: Followed, name: str, test, a: Place, b: Place) -> tuple[floa
     cosine = np.clip(sum(pairs[0]).real / 2, -1, 1) if pairs else None
     real = -1.0 if "1:2" in name or ("flip" in name and "fold" not in name) else 1.0
     multiplier = real if cosine is None else complex(cosine, np.sqrt(1 - cosine**2))
-    return place.s, _point(curve.equation, name, place, multiplier)
+    return _point(curve.equation, name, place, multiplier)
 
 
 def at_end(

@@ -57,7 +57,7 @@ from ..phase.equilibrium import (
 )
 from .branch import columns_of
 from .curve import Curve, PseudoArclength, result_of
-from .location import crossing_between, Followed, Located, may_turn, Place, search, ZERO, zero_between
+from .location import crossing_between, Followed, Located, may_turn, Place, places_of, search, ZERO, zero_between
 from .unfolding import Balance
 
 KINDS: tuple[str, ...] = ("fold", "hopf", "branch-point", "boundary")
@@ -283,7 +283,7 @@ Flip = tuple[str, int]  # the kind of a test function, and its number among thos
 
 def _search(branch: EquilibriumBranch) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
     curve = Followed(branch.balance, len(branch.curves.count), branch.method, branch.accept, _witness)
-    return search(curve, branch._points, _expected, _located, _explains)
+    return search(curve, places_of(curve, branch._points), _expected, _located, _explains)
 
 
 def _expected(curve: Followed, places: list[Place], k: int) -> tuple[list[Flip], bool]:

@@ -21,16 +21,14 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 8 and Se
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from .._numerics.eager import short_run
-from .._numerics.linearize import with_columns
 from .._results.registry import draw
 from .._results.shown import computed, computed_once
 from .._results.table import Table
@@ -38,10 +36,11 @@ from .._system.results import described_code
 from .._system.types import Scalar
 from .._system.where import leaf_names, one_leaf, Where
 from ..phase.equilibrium import Equilibrium, rounding
-from .codimension_two import corner, of_pair, STILL
+from .branch_report import unresolved_notes
+from .codimension_two import Condition, search_locus, STILL, Test, turning_from
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import Equilibria, EquilibriumPoint, hopf_form
-from .location import Followed, interpolated_zero, Located, may_turn, nothing, Place, search, zero_between
+from .location import Followed, nothing, Place, places_of
 from .unfolding import Balance
 
 # The curves that pass through a point, and what each point of codimension two is.
@@ -51,8 +50,6 @@ CURVES = {
 }  # fmt: skip
 # The largest residual, in units of that of an equilibrium: the condition has second derivatives.
 LOOSER = 16.0
-# The first Lyapunov coefficient is zero below this share of those at the ends of the interval.
-SMALL = 1e-3
 MEANINGS = {
     "cusp": "two curves of folds end: between them there are three equilibria",
     "bogdanov-takens": "two eigenvalues are zero: a curve of Hopf points begins at one of folds",
@@ -62,41 +59,6 @@ MEANINGS = {
 }
 # Where there is no fold, because the equation's derivative by the state and both parameters is singular.
 CROSSING = "an eigenvalue is zero and a pair is imaginary: branches of equilibria cross along a curve of Hopf points"
-Test = Callable[[Place], float]
-
-
-class Degenerate(eqx.Module):
-    """The equation `F = 0` of an equilibrium with the condition `g = 0` of a fold or Hopf point. `balance`: of two parameters."""
-
-    balance: Balance
-    kind: str = eqx.field(static=True)
-
-    params = property(lambda self: self.balance.params)
-    free = property(lambda self: self.balance.free)
-    origin = property(lambda self: self.balance.origin)
-    scale = property(lambda self: self.balance.scale)
-
-    def evaluate(self, v: Array):
-        """`(H, dH/dv, reached)`."""
-
-        def residual(v):
-            F, A, reached = with_columns(lambda y: self.balance.residual(jnp.append(y, v[-2:])), v[:-2])
-            return jnp.append(F, corner(A if self.kind == "fold" else _sums(A))), reached
-
-        return with_columns(residual, v)
-
-    def at(self, v: Array) -> Equilibrium:
-        """The equilibrium, which may be at the origin."""
-        return self.balance.at(v, self.balance.state_scale)
-
-    def judged(self, v: Array, reached, accept: Array | float):
-        """The verdict on a root."""
-        return self.balance.judged(v, reached, accept)
-
-
-def _sums(A: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
-    """The matrix whose eigenvalues are the sums of two of `A`: the derivative at the identity of that of the products."""
-    return jax.jvp(of_pair, (jnp.eye(len(A), dtype=A.dtype),), (A,))[1]
 
 
 class EquilibriumLocus(Equilibria):
@@ -164,12 +126,18 @@ class EquilibriumLocus(Equilibria):
     def special_points(self) -> tuple[EquilibriumPoint, ...]:
         """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
         `bogdanov-takens`, `fold-hopf`; of Hopf points `bogdanov-takens`, `generalized-hopf`, `fold-hopf`, `double-hopf`."""
-        return computed_once(_search, self)
+        return tuple(computed_once(_search, self)[0])
+
+    @property
+    def unresolved(self) -> tuple[tuple[float, float], ...]:
+        """Intervals of the second parameter in which a test function changes its sign or may be zero twice, and no zero was
+        located; see `Locus.unresolved`."""
+        return computed_once(_search, self)[1]
 
     @property
     def located(self) -> tuple[EquilibriumPoint, ...] | None:
         """`special_points` if they have been located; otherwise `None`, without a search."""
-        return computed(self).get(_search)
+        return self.special_points if _search in computed(self) else None
 
     def plot(self, ax=None):
         """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
@@ -179,7 +147,10 @@ class EquilibriumLocus(Equilibria):
         names = ", ".join(self.parameters)
         ends = [", ".join(f"{each:.10g}" for each in row) for row in self.values[[0, -1]]]
         rows = [(names, f"({ends[0]}) to ({ends[1]})"), ("result", described_code(self.result))]
-        whole = Table(f"Locus of {self.kind}: {len(self.values)} points, mode {self.unfolding.start.mode}", rows)
+        notes = () if self.located is None else unresolved_notes(self)
+        whole = Table(
+            f"Locus of {self.kind}: {len(self.values)} points, mode {self.unfolding.start.mode}", rows, notes=notes
+        )
         points = [(each.kind, ", ".join(f"{v:.13g}" for v in each.value), each.meaning) for each in self.located or ()]
         return (whole, Table("", points, ("special point", names, "meaning"))) if points else (whole,)
 
@@ -207,16 +178,21 @@ def equilibrium_locus(
     balance = Balance(start, (first, second), old.state_scale, old.time_scale, values - 4 * scale, scale)
     v0 = balance.join(start.x, values)
     natural, accept = jnp.zeros_like(v0).at[-1].set(1), jnp.asarray(LOOSER * rounding(start.x), v0.dtype)
-    ways, equation = interval.ways[:, None] * natural, Degenerate(balance, kind)
+    ways, equation = interval.ways[:, None] * natural, Condition(balance, None, kind)
     starts, borders = (jnp.broadcast_to(each, ways.shape) for each in (v0, natural))
     curves = curves_from(equation, starts, borders, ways, interval, method, accept)
     found = EquilibriumLocus(unfolding=balance, curves=curves, accept=accept, kind=kind, method=method)
     return raise_branch("locus", found) if throw else found
 
 
+def _at(equation: Balance, v: Array) -> Equilibrium:
+    """The equilibrium, which may be at the origin."""
+    return equation.at(v, equation.state_scale)
+
+
 @short_run
 def _equilibria(equation: Balance, v: Array) -> Equilibrium:
-    return jax.vmap(lambda v: equation.at(v, equation.state_scale))(v)
+    return jax.vmap(lambda v: _at(equation, v))(v)
 
 
 def _equilibria_of(found: EquilibriumLocus) -> Equilibrium:
@@ -224,10 +200,10 @@ def _equilibria_of(found: EquilibriumLocus) -> Equilibrium:
 
 
 @short_run
-def _witness(equation: Degenerate, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+def _witness(equation: Condition, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
     """No test functions, and the scaled eigenvalues."""
-    values = equation.at(v).eigenvalues
-    return {}, values * equation.balance.time_scale.astype(values.dtype)
+    values = _at(equation.unfolding, v).eigenvalues
+    return {}, values * equation.unfolding.time_scale.astype(values.dtype)
 
 
 def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -237,79 +213,53 @@ def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[k], np.delete(values, k)
 
 
-def _search(found: EquilibriumLocus) -> tuple[EquilibriumPoint, ...]:
-    equation, kind, known = Degenerate(found.unfolding, found.kind), found.kind, {}
+def _search(found: EquilibriumLocus) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
+    equation, kind = Condition(found.unfolding, None, found.kind), found.kind
     curve = Followed(equation, len(found.curves.count), found.method, found.accept, _witness)
-    others = lambda place: _apart(kind, place.values)[1]
     product = lambda values: float(np.prod(values).real)
-    square = lambda place: product(_apart(kind, place.values)[0])
     sums = lambda values: [a + b for a, b in itertools.combinations(values, 2)]
-    rest = lambda place: [product(np.delete(place.values, k)) for k in range(len(place.values))]
+    square = lambda place: product(_apart(kind, place.values)[0])
 
-    def lyapunov(place: Place) -> float:
-        if place.s not in known:
-            known[place.s] = _lyapunov(equation, place, square(place))
-        return known[place.s]
-
-    def tests_between(a: Place, b: Place) -> dict[str, Test]:
+    def tests_between(a: Place, b: Place, lyapunov: Test) -> dict[str, Test]:
+        unit = np.median(np.abs(a.values))
+        critical, others = (lambda place, k=k: _apart(kind, place.values / unit)[k] for k in (0, 1))
+        rest = lambda place: [product(np.delete(place.values / unit, k)) for k in range(len(place.values))]
         if kind == "fold":
-            turn = b.near.tangent[-2:] - a.near.tangent[-2:]
             return {
-                "cusp": lambda place: float(place.near.tangent[-2:] @ turn),
+                "cusp": turning_from(a),
                 "bogdanov-takens": lambda place: float(np.sum(rest(place))),
                 "fold-hopf": lambda place: product(sums(others(place))),
             }
-        tests: dict[str, Test] = {"bogdanov-takens": square, "fold-hopf": lambda place: product(others(place))}
-        tests["double-hopf"] = lambda place: product(sums(others(place)))
+        tests: dict[str, Test] = {"bogdanov-takens": lambda place: product(critical(place))}
+        tests |= {
+            "fold-hopf": lambda place: product(others(place)),
+            "double-hopf": lambda place: product(sums(others(place))),
+        }
         if min(square(a), square(b)) > 0:
             tests["generalized-hopf"] = lambda place: lyapunov(place) * product(others(place))
         return tests
 
-    def expected(curve: Followed, places: list[Place], k: int) -> tuple[dict[str, Test], bool]:
-        a, b = places[k], places[k + 1]
-        tests = tests_between(a, b)
-        flips = {name: test for name, test in tests.items() if (test(a) >= 0) != (test(b) >= 0)}
-        return flips, not any(may_turn(places, k, test) for name, test in tests.items() if name not in flips)
-
-    def located(curve: Followed, a: Place, b: Place, flips: dict[str, Test]) -> Located:
-        points = []
-        for name, test in flips.items():
-            # Where two curves cross, the corrector's matrix is singular.
-            change = test(b) - test(a)
-            smooth = lambda place, test=test, change=change: test(place) / change
-            sure = 1e-10 + float(found.accept) / abs(change)
-            crossing = name == "double-hopf"
-            place = interpolated_zero(curve, a, b, smooth, sure) if crossing else zero_between(curve, a, b, test)
-            # The product of the other eigenvalues alone may change its sign, where branches of equilibria cross.
-            if place is None or (
-                name == "generalized-hopf"
-                and not abs(lyapunov(place)) < SMALL * max(abs(lyapunov(a)), abs(lyapunov(b)))
-            ):
-                continue
-            if point := _point(equation, name, place):
-                points.append((place.s, point))
-        return Located(points, False, False)
-
-    return tuple(search(curve, found._points, expected, located, lambda *_: None)[0])
+    lyapunov, point = (lambda place: _lyapunov(equation, place, square(place))), lambda *at: _point(equation, *at)
+    return search_locus(curve, places_of(curve, found._points), tests_between, lyapunov, point, float(found.accept))
 
 
-def _alone(equation: Degenerate, v: Array) -> tuple[Balance, Array]:
+def _alone(equation: Condition, v: Array) -> tuple[Balance, Array]:
     """The equation with the parameter of the branch alone, and its unknowns."""
-    both = equation.balance
+    both = equation.unfolding
     one = dataclasses.replace(
-        both, start=equation.at(v), free=both.free[:1], origin=both.origin[:1], scale=both.scale[:1]
+        both, start=_at(equation.unfolding, v), free=both.free[:1], origin=both.origin[:1], scale=both.scale[:1]
     )
     return one, v[:-1]
 
 
-def _lyapunov(equation: Degenerate, place: Place, square: float) -> float:
-    frequency = jnp.sqrt(jnp.asarray(square, place.near.v.dtype)) / equation.balance.time_scale
+def _lyapunov(equation: Condition, place: Place, square: float) -> float:
+    frequency = jnp.sqrt(jnp.asarray(square, place.near.v.dtype)) / equation.unfolding.time_scale
     return float(hopf_form(*_alone(equation, jnp.asarray(place.near.v)), frequency).c.real)
 
 
-def _point(equation: Degenerate, kind: str, place: Place) -> EquilibriumPoint | None:
+def _point(equation: Condition, kind: str, place: Place) -> EquilibriumPoint | None:
     """The special point at a place; `None` where it is none."""
-    v, balance = jnp.asarray(place.near.v), equation.balance
+    v, balance = jnp.asarray(place.near.v), equation.unfolding
     critical, others = _apart(equation.kind, place.values)
     pairs = [critical] if equation.kind == "hopf" else []
     pairs += [_apart("hopf", others)[0]] if kind == "double-hopf" or (len(others) > 1 and not pairs) else []
@@ -324,7 +274,7 @@ def _point(equation: Degenerate, kind: str, place: Place) -> EquilibriumPoint | 
         form = hopf_form(*_alone(equation, v), frequency)
     regular = np.linalg.svd(place.near.jacobian[:-1], compute_uv=False)[-1] > nothing(place)
     return EquilibriumPoint(
-        balance.origin + v[-2:] * balance.scale, equation.at(v), frequency, nan, balance.residual(v)[1].residual,
+        balance.origin + v[-2:] * balance.scale, _at(equation.unfolding, v), frequency, nan, balance.residual(v)[1].residual,
         v, balance, form, None, kind=kind,
         meaning=MEANINGS[kind] if regular or kind != "fold-hopf" else CROSSING,
     )  # fmt: skip

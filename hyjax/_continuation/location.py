@@ -66,19 +66,18 @@ class Located(NamedTuple):
 
 def search(
     curve: Followed,
-    points: dict[str, Any],
+    places: list[Place],
     expected: Callable[[Followed, list[Place], int], tuple[Any, bool]],
     located: Callable[[Followed, Place, Place, Any], Located],
     explains: Callable[[list[Any], Place, Place], bool | None],
 ) -> tuple[list[Any], tuple[tuple[float, float], ...]]:
-    """The special points between the `points` of a branch, in their order along the curve; and the ends, as values of the
-    parameter, of the unexplained intervals.
+    """The special points between the `places` of a curve, in their order along it, and the ends, as values of the last parameter,
+    of the unexplained intervals. New places are added.
 
     **Arguments:** `expected`: of the interval after a place, what the witnesses show there, and whether it is simple. `located`:
     the special points in an interval, of what is expected. `explains`: whether special points explain how the eigenvalues change
     between two places; `None` where these cannot be counted at the second.
     """
-    places = places_of(curve, points)
     most = len(places) + MOST_NEW
     found, unresolved, k = [], [], 0
     counted, since = places[0], []  # the last place at which the eigenvalues can be counted, and what lies after it
@@ -107,14 +106,16 @@ def search(
     return found, tuple(dict.fromkeys(unresolved))
 
 
-def may_turn(places: list[Place], k: int, value: Callable[[Place], float], least: float = 0.0) -> bool:
+def may_turn(
+    places: list[Place], k: int, value: Callable[[Place], float], least: float = 0.0, zero: float = ZERO
+) -> bool:
     """Whether a value, such as a test function, of one sign at both ends of an interval may be zero in between, or below the
     share `least` of its larger end: by the parabolas through both ends and a third point, whose difference estimates the error
-    of each."""
+    of each. Below `zero` at both ends it is zero all along."""
     a, b = places[k], places[k + 1]
     others = [places[i] for i in (k - 1, k + 2, k - 2, k + 3) if 0 <= i < len(places)][:2]
     fa, fb, *rest = map(value, (a, b, *others))
-    if len(rest) < 2 or max(abs(fa), abs(fb)) <= ZERO or not np.all(np.isfinite([fa, fb, *rest])):
+    if len(rest) < 2 or max(abs(fa), abs(fb)) <= zero or not np.all(np.isfinite([fa, fb, *rest])):
         return False
     s = np.linspace(a.s, b.s, 33)
     chord = fa + (fb - fa) * (s - a.s) / (b.s - a.s)

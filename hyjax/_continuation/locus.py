@@ -19,15 +19,15 @@ from .._results.table import Table
 from .._system.types import Scalar
 from .._system.where import leaf_names, one_leaf, Where
 from .branch import orbit_at, Points
-from .branch_report import special_points_table
-from .codimension_two import apart, at_end, Condition, PAIR, search, SHIFTS, witness
+from .branch_report import special_points_table, unresolved_notes
+from .codimension_two import apart, at_end, Condition, PAIR, special_points_along, witness
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import EquilibriumPoint
 from .equilibrium_locus import equilibrium_locus, EquilibriumLocus
 from .grazing import Touch
 from .location import Followed
 from .special_points import SpecialPoint
-from .unfolding import Unfolding
+from .unfolding import SHIFTS, Unfolding
 
 # The curves that meet at points of codimension two. At a cusp one curve turns.
 CURVES = {
@@ -166,7 +166,8 @@ class Locus(Points):
     def _tables(self):
         values = self.values
         ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in values[[0, -1]])
-        whole = Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", [])
+        notes = () if self.located is None else unresolved_notes(self)
+        whole = Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", [], notes=notes)
         return (whole, special_points_table(self.located)) if self.located else (whole,)
 
     @property
@@ -192,22 +193,29 @@ class Locus(Points):
         `flip-neimark-sacker`; of Neimark-Sacker points `chenciner`, `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`,
         `flip-neimark-sacker`, `double-neimark-sacker`; and where such a curve meets grazing, or another end of branches,
         `fold-grazing`, `flip-grazing`, `neimark-sacker-grazing`."""
-        return computed_once(_special_points_of, self)
+        return computed_once(_search_of, self)[0]
+
+    @property
+    def unresolved(self) -> tuple[tuple[float, float], ...]:
+        """Intervals of the second parameter, as values at consecutive points of the search, in which a test function changes its
+        sign or may be zero twice, and no zero was located. Empty if all are known."""
+        return computed_once(_search_of, self)[1]
 
     @property
     def located(self) -> tuple[SpecialPoint, ...] | None:
         """`special_points` if they have been located; otherwise `None`, without a search."""
-        return computed(self).get(_special_points_of)
+        return computed(self).get(_search_of, (None,))[0]
 
     def plot(self, ax=None):
         """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
         return draw(self, ax)
 
 
-def _special_points_of(found: Locus) -> tuple[SpecialPoint, ...]:
+def _search_of(found: Locus) -> tuple[tuple[SpecialPoint, ...], tuple[tuple[float, float], ...]]:
     points, unfolding = found._points, found.unfolding
     equation, stuck = Condition(unfolding, found.touch, found.kind), np.asarray(found.curves.stuck)
-    inside = search(Followed(equation, len(stuck), found.method, found.accept, witness), points)
+    curve = Followed(equation, len(stuck), found.method, found.accept, witness)
+    inside, unresolved = special_points_along(curve, points)
 
     def beyond(at: int, way: int) -> tuple[SpecialPoint, ...]:
         if way >= len(stuck) or not stuck[way] or found.touch is not None:
@@ -219,4 +227,4 @@ def _special_points_of(found: Locus) -> tuple[SpecialPoint, ...]:
         return () if point is None else (point,)
 
     # The first of the points is the end in the second direction.
-    return (*beyond(0, 1), *inside, *beyond(-1, 0))
+    return (*beyond(0, 1), *inside, *beyond(-1, 0)), unresolved

@@ -18,6 +18,7 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
@@ -40,6 +41,13 @@ from ..phase.equilibrium import balance, Equilibrium, equilibrium_at, flowing
 # What a curve solves: an `Unfolding`, a `Balance`, or the `Condition` of a locus. Its last unknown is the free parameter over
 # which the curve is followed.
 Equation = Any
+SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
+
+
+def of_pair(matrix: Float[Array, "n n"]) -> Float[Array, "pairs pairs"]:
+    """The second compound matrix less the identity, singular where two eigenvalues have the product 1."""
+    i, j = np.triu_indices(len(matrix), 1)
+    return matrix[i][:, i] * matrix[j][:, j] - matrix[i][:, j] * matrix[j][:, i] - jnp.eye(i.size, dtype=matrix.dtype)
 
 
 class Unfolding(eqx.Module):
@@ -149,6 +157,10 @@ class Unfolding(eqx.Module):
         n = self.dimension
         return self._strides(jacobian).at[-n:, :n].add((1 - shift) * jnp.eye(n, dtype=jacobian.dtype))
 
+    def critical(self, jacobian: Float[Array, "k unknowns"], kind: str) -> Float[Array, "m m"]:
+        """The matrix that is singular at folds, doublings, or where two multipliers have the product 1, by the `kind`."""
+        return self.shifted(jacobian, SHIFTS[kind]) if kind in SHIFTS else of_pair(self.around(jacobian))
+
     def _strides(self, jacobian: Shaped[Array, "k unknowns"]) -> Shaped[Array, "k k"]:
         """dF by the states; of a family without the term that makes it regular, and with the family's multiplier set apart."""
         family, n = self.params, self.dimension
@@ -191,6 +203,16 @@ class Balance(eqx.Module):
     def params(self) -> Params:
         """The parameters at the start."""
         return self.start.params
+
+    def rolled(self, order: int = 1) -> "Balance":
+        """The equation itself, which has no loops."""
+        return self
+
+    def critical(self, jacobian: Float[Array, "k unknowns"], kind: str) -> Float[Array, "m m"]:
+        """The matrix that is singular at folds, $A = F_y$, or at Hopf points, with the sums of two eigenvalues of $A$: the
+        derivative at the identity of that of the products."""
+        A = jacobian[:, : len(jacobian)]
+        return A if kind == "fold" else jax.jvp(of_pair, (jnp.eye(len(A), dtype=A.dtype),), (A,))[1]
 
     def split(self, v: Array) -> tuple[Array, Params, Scalar]:
         """State, parameters and the value of the first free one, from `v`."""

@@ -197,6 +197,32 @@ def test_flip_with_a_pair(kind):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cusp", "generalized-flip"])
+def test_two_points_within_a_step(kind):
+    r"""Folds $b = -g'(x)$, $a = g'x - g$ of $x + a + bx + g$ have cusps at $g''(x) = 0$, and doublings of $-(1 + a)x + f(b)x^3 + x^5$
+    are generalized at $f(b) = 0$; both functions are $(x - 0.047)^2 - 0.001$."""
+    f = lambda x: (x - 0.047) ** 2 - 1e-3
+    if kind == "cusp":
+        g, slope = lambda x: (x - 0.047) ** 4 / 12 - 1e-3 * x**2 / 2, lambda x: (x - 0.047) ** 3 / 3 - 1e-3 * x
+        step = mapping(lambda u, p: u * (1 + p["b"]) + p["a"] + g(u), 1)
+        params = {"a": -0.8 * slope(-0.9) - g(-0.8), "b": -slope(-0.9)}
+        locus = locus_from(step, [-0.8], params, "fold", "a", "b", 0.3, (-1.0, params["b"] + 0.1))
+        at = locus.x[:, 0]
+    else:
+        step = mapping(lambda u, p: -(1 + p["a"]) * u + f(p["b"]) * u**3 + u**5, 1)
+        locus = locus_from(step, [0.0], {"a": -0.1, "b": -0.9}, "period-doubling", "a", "b", 0.3, 1.0)
+        at = locus.values[:, 1]
+    # No point of the curve lies between the zeros.
+    assert np.all(f(at) > 0)
+    zeros = 0.047 + np.sqrt(1e-3) * np.array([-1, 1])
+    points = {each.kind for each in locus.special_points}, len(locus.special_points), locus.unresolved
+    assert points == ({kind}, 2, ())
+    found = [each.orbit.x[0] if kind == "cusp" else each.values[1] for each in locus.special_points]
+    # From rounding of a function whose slope is 0.06.
+    assert_allclose(np.sort(found), zeros, atol=1e-12)
+
+
+@pytest.mark.slow
 def test_a_test_function_that_is_zero_all_along():
     """With $M_2 = 1$ every fold is a doubling: no point of codimension two stands out."""
     locus = locus_from(*cube(-0.25, -0.15, 1.0), "fold", "M1", "B", 0.3, (-0.4, 0.1))

@@ -99,12 +99,14 @@ def test_where_the_first_lyapunov_coefficient_is_zero():
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("gap", [1e-3, 0.0])
 @pytest.mark.parametrize("kind", ["generalized-hopf", "bogdanov-takens"])
-def test_two_points_within_a_step(kind):
-    """z' = (m + 1.3 i) z + f z |z|^2 - z |z|^4, and x' = y, y' = a + f y + x^2 + x y at a = 0, of f = (b - 0.047)^2 - 0.001."""
+def test_two_points_within_a_step(kind, gap):
+    """z' = (m + 1.3 i) z + f z |z|^2 - z |z|^4, and x' = y, y' = a + f y + x^2 + x y at a = 0, of f = (b - 0.047)^2 - gap. Without
+    a gap f touches zero, where rounding does not tell two points from none."""
 
     def field(t, x, p):
-        first, f = p["first"], (p["b"] - 0.047) ** 2 - 1e-3
+        first, f = p["first"], (p["b"] - 0.047) ** 2 - gap
         if kind == "bogdanov-takens":
             return jnp.stack([x[1], first + f * x[1] + x[0] ** 2 + x[0] * x[1]])
         grow = first + f * (x @ x) - (x @ x) ** 2
@@ -114,11 +116,17 @@ def test_two_points_within_a_step(kind):
     point = special(field, ("x", "y"), guess, {"first": -0.3, "b": -0.9}, (-0.5, 0.1))[on]
     found = hj.locus(point, where=lambda p: p["b"], stop=1.0)
     # The test function has one sign at all points of the curve.
-    f = (found.values[:, 1] - 0.047) ** 2 - 1e-3
+    f = (found.values[:, 1] - 0.047) ** 2 - gap
     assert np.all(f > 0)
-    assert [each.kind for each in found.special_points] == [kind, kind]
-    # From rounding of f, whose slope is 0.06.
-    assert_allclose([each.values[1] for each in found.special_points], 0.047 + np.sqrt([1e-3]) * [-1, 1], atol=1e-12)
+    if gap:
+        assert [each.kind for each in found.special_points] == [kind, kind] and found.unresolved == ()
+        # From rounding of f, whose slope is 0.06.
+        expected = 0.047 + np.sqrt([gap]) * [-1, 1]
+        assert_allclose([each.values[1] for each in found.special_points], expected, atol=1e-12)
+    else:
+        assert found.special_points == () and len(found.unresolved) > 0
+        assert_allclose(found.unresolved, 0.047, atol=1e-5)
+        assert "not located: " in str(found)
 
 
 @pytest.mark.medium
