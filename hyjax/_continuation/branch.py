@@ -1,7 +1,8 @@
 """Branches of periodic orbits: points, special points, tables."""
 
-from collections.abc import Callable
-from typing import Any, TYPE_CHECKING
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Self, TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,7 +25,7 @@ from .curve import Curve, PseudoArclength, result_of
 from .detection import each_once, expected, explains, located, witness
 from .location import Followed, places_of, search
 from .special_points import locate_grazing, locate_swap, SpecialPoint
-from .unfolding import Unfolding
+from .unfolding import Equation, Unfolding
 
 if TYPE_CHECKING:
     import pandas
@@ -33,32 +34,45 @@ if TYPE_CHECKING:
 
 # A coordinate by its name, or a function of an orbit.
 Height = str | Callable[[PeriodicOrbit, Params], Scalar]
+Special = TypeVar("Special")
 
 
-class Points(Shown):
-    """Periodic orbits at the points of a curve: base of `Branch` and `Locus`. The points can be read outside of `jit` only."""
+class Points(Shown, Generic[Special]):
+    """Points of the curves of an equation, and special points between them: base of branches and loci, of orbits and of
+    equilibria. The points can be read outside of `jit` only."""
 
-    unfolding: eqx.AbstractVar[Unfolding]
+    unfolding: eqx.AbstractVar[Equation]
     curves: eqx.AbstractVar[Curve]  # one in each direction
+    accept: eqx.AbstractVar[Scalar]
+
+    @abc.abstractmethod
+    def _search(self) -> tuple[Sequence[Special], tuple[tuple[float, float], ...]]:
+        """The special points in their order, and the intervals of `unresolved`."""
 
     def __len__(self) -> int:
         """The number of points."""
         return len(self._points["v"])
 
-    @property
-    def x(self) -> np.ndarray:
-        """Post-impact states at the start of the first stride, shape `(points, n)`."""
-        return self._points["nodes"][:, 0]
+    def __getitem__(self, i) -> Self:
+        """One branch or locus of a batch."""
+        return lanes(self, self.accept, i, "one branch, not a batch of branches")
 
     @property
-    def periods(self) -> np.ndarray:
-        """Periods of all strides together, shape `(points,)`."""
-        return self._points["periods"]
+    def parameters(self) -> list[str]:
+        """The names of the parameters: of the one of a branch, or of both of a locus."""
+        return [leaf_names(self.unfolding.params)[each] for each in self.unfolding.free]
 
     @property
-    def multipliers(self) -> np.ndarray:
-        """Floquet multipliers, largest modulus first, shape `(points, n)`."""
-        return self._points["multipliers"]
+    def parameter(self) -> str:
+        """The name of the parameter, of a locus the first."""
+        return self.parameters[0]
+
+    @property
+    def values(self) -> np.ndarray:
+        """Values of the parameter, shape `(points,)`; of a locus those of both, `(points, 2)`."""
+        free = len(self.unfolding.free)
+        found = np.asarray(self.unfolding.origin) + self._points["v"][:, -free:] * np.asarray(self.unfolding.scale)
+        return found[:, 0] if free == 1 else found
 
     @property
     def residuals(self) -> np.ndarray:
@@ -71,16 +85,58 @@ class Points(Shown):
         return result_of(self.curves)
 
     @property
+    def special_points(self) -> tuple[Special, ...]:
+        """Special points of the kinds that the class names, each once, in the order along the curve. They are searched between
+        the points when this is first read; see `unresolved`."""
+        return tuple(computed_once(_searched, self)[0])
+
+    @property
+    def unresolved(self) -> tuple[tuple[float, float], ...]:
+        """Intervals of the parameter, of a locus the second one, as values at consecutive points of the search, in which a test
+        function changes sign, eigenvalues become critical, or along a locus a test function may be zero twice, and no special
+        points were located that explain it. Empty if all are known."""
+        return computed_once(_searched, self)[1]
+
+    @property
+    def located(self) -> tuple[Special, ...] | None:
+        """`special_points` if they have been located; otherwise `None`, without a search."""
+        return self.special_points if _searched in computed(self) else None
+
+    @property
     def _points(self) -> dict[str, Any]:
-        return computed_once(_points_of, self)
+        return computed_once(_columns_of, self)
 
 
-class Branch(Points):
+def _searched(found: Points) -> tuple[Sequence, tuple[tuple[float, float], ...]]:
+    return found._search()
+
+
+class Orbits(Points[SpecialPoint]):
+    """Periodic orbits at the points of a curve: base of `Branch` and `Locus`."""
+
+    @property
+    def x(self) -> np.ndarray:
+        """Post-impact states at the start of the first stride, shape `(points, n)`."""
+        return self._points["aux"].nodes[:, 0]
+
+    @property
+    def periods(self) -> np.ndarray:
+        """Periods of all strides together, shape `(points,)`."""
+        return self._points["aux"].period
+
+    @property
+    def multipliers(self) -> np.ndarray:
+        """Floquet multipliers, largest modulus first, shape `(points, n)`."""
+        return computed_once(_multipliers_of, self)
+
+
+class Branch(Orbits):
     r"""A branch of periodic orbits $F(y, \lambda) = 0$ over a parameter $\lambda$, from `continuation` or `switch_branch`.
 
     **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
     post-impact states, `(points, n)`; `periods`; `multipliers`, `(points, n)`; `residuals`; `stable`. `orbits`: the same points
-    as a batch of `PeriodicOrbit`. `special_points`, `unresolved`, `result`.
+    as a batch of `PeriodicOrbit`. `special_points`: folds, period doublings, Neimark-Sacker points and branch points, and where
+    the branch ends at grazing or at a swap of events, that. `unresolved`, `result`.
 
     Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read
     them. `branch[i]` is one branch of a batch. `ValueError` where the first point was not found.
@@ -102,10 +158,6 @@ class Branch(Points):
     accept: Scalar
     method: PseudoArclength = eqx.field(static=True)
 
-    def __getitem__(self, i) -> "Branch":
-        """One branch of a batch."""
-        return lanes(self, self.accept, i, "one branch, not a batch of branches")
-
     def _tables(self):
         from .branch_report import branch_tables
 
@@ -113,26 +165,16 @@ class Branch(Points):
 
     # Points
 
-    @property
-    def parameter(self) -> str:
-        """The name of the parameter."""
-        return leaf_names(self.unfolding.params)[self.unfolding.free[0]]
-
-    @property
-    def values(self) -> np.ndarray:
-        """Values of the parameter, shape `(points,)`."""
-        return self._points["values"][:, 0]
-
     def heights(self, coordinate: Height) -> np.ndarray:
         """A coordinate at the start of every stride, shape `(points, strides)`. For `"period"`: the mean time of a stride,
         shape `(points, 1)`. For a function `(orbit, params) -> number`, as those of `hyjax.objectives`: its values, shape
         `(points, 1)`. `ValueError` for an unknown coordinate."""
-        problem, points = self.unfolding.problem, self._points
+        problem = self.unfolding.problem
         if callable(coordinate):
             return np.asarray(_measured(coordinate, self.orbits))[:, None]
         if coordinate == "period":
-            return points["periods"][:, None] / problem.strides
-        return points["nodes"][:, :, problem.system.mode(problem.sequence[0]).coordinates.index(coordinate)]
+            return self.periods[:, None] / problem.strides
+        return self._points["aux"].nodes[:, :, problem.system.mode(problem.sequence[0]).coordinates.index(coordinate)]
 
     @property
     def stable(self) -> np.ndarray:
@@ -149,25 +191,11 @@ class Branch(Points):
         at = lambda leaf: jnp.asarray(leaf[i])
         return orbit_at(self.unfolding, *jax.tree.map(at, (self._points["v"], self._points["aux"])))
 
-    # Special points
-
-    @property
-    def special_points(self) -> tuple[SpecialPoint, ...]:
-        """Folds, period doublings, Neimark-Sacker points and branch points, each once, in the order along the curve; and
-        grazing, or a swap of events, where the branch ends. They are searched between the points of the branch when this is first
-        read; see `unresolved`."""
-        return computed_once(_special_points_of, self)
-
-    @property
-    def unresolved(self) -> tuple[tuple[float, float], ...]:
-        """Intervals of the parameter, as values at consecutive points of the branch, in which a test function changes sign or
-        multipliers cross the unit circle, and the search located no special points that explain it. Empty if all are known."""
-        return computed_once(_search_of, self)[1]
-
-    @property
-    def located(self) -> tuple[SpecialPoint, ...] | None:
-        """`special_points` if they have been located; otherwise `None`, without a search."""
-        return computed(self).get(_special_points_of)
+    def _search(self) -> tuple[list[SpecialPoint], tuple[tuple[float, float], ...]]:
+        curve = Followed(self.unfolding, len(self.curves.count), self.method, self.accept, witness)
+        points, unresolved = search(curve, places_of(curve, self._points), expected, located, explains)
+        ends = (_grazing_at_end(self, first) for first in (True, False))
+        return [*next(ends), *each_once(points), *next(ends)], unresolved
 
     # Tables
 
@@ -211,8 +239,9 @@ class Branch(Points):
         return pictures().gait_map(self, model, **options)
 
 
-def columns_of(curves: Curve) -> dict[str, Any]:
-    """The points of a branch as columns, in the order along the curve; all tangents point in this direction."""
+def _columns_of(found: Points) -> dict[str, Any]:
+    """The points of a branch or locus as columns, in the order along the curve; all tangents point in this direction."""
+    curves = found.curves
     if isinstance(curves.count, jax.core.Tracer):
         raise TypeError("The points of a branch are not known under jit: return the branch, and read them outside.")
     if curves.count.ndim > 1:
@@ -238,30 +267,13 @@ def columns_of(curves: Curve) -> dict[str, Any]:
     return jax.tree.map(along, own | {"aux": host.aux})
 
 
-def _points_of(branch: Points) -> dict[str, Any]:
-    unfolding, columns = branch.unfolding, columns_of(branch.curves)
-    chain = columns["aux"]
-    columns |= {"periods": chain.period, "nodes": chain.nodes}
-    free = unfolding.origin.size
-    columns["values"] = np.asarray(unfolding.origin) + columns["v"][:, -free:] * np.asarray(unfolding.scale)
+def _multipliers_of(found: Orbits) -> np.ndarray:
+    points, n = found._points, found.x.shape[1]
     # Rows of the orbit's equation; along a locus the Jacobian has one more row.
-    states = columns["v"].shape[1] - free
-    spectrum = np.asarray(_multipliers(unfolding, jnp.asarray(columns["jacobian"][:, :states])))
-    n = columns["nodes"].shape[-1]
+    states = points["v"].shape[1] - len(found.unfolding.free)
+    spectrum = np.asarray(_multipliers(found.unfolding, jnp.asarray(points["jacobian"][:, :states])))
     # The return maps of pre-impact and of post-impact states have the same multipliers, except for zeros.
-    columns["multipliers"] = np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
-    return columns
-
-
-def _special_points_of(branch: Branch) -> tuple[SpecialPoint, ...]:
-    points, _ = computed_once(_search_of, branch)
-    return (*_grazing_at_end(branch, first=True), *points, *_grazing_at_end(branch, first=False))
-
-
-def _search_of(branch: Branch) -> tuple[list[SpecialPoint], tuple[tuple[float, float], ...]]:
-    curve = Followed(branch.unfolding, len(branch.curves.count), branch.method, branch.accept, witness)
-    points, unresolved = search(curve, places_of(curve, branch._points), expected, located, explains)
-    return each_once(points), unresolved
+    return np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
 
 
 def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:

@@ -63,7 +63,7 @@ from .location import (
 )
 from .normal_form import expansion, FORMS
 from .special_points import grazing_point, locate_grazing, missing, point_on, SpecialPoint
-from .unfolding import Balance, SHIFTS, Unfolding
+from .unfolding import Equation, SHIFTS, Unfolding
 
 PAIR = "neimark-sacker"
 # The sums of the pair of multipliers at the strong resonances.
@@ -87,7 +87,7 @@ class Condition(eqx.Module):
     """The equation `H = 0` of a locus: the periodic orbits or equilibria of an `unfolding` with two free parameters that meet the
     condition of the special points of a kind, at the ends of branches of a `touch`."""
 
-    unfolding: Unfolding | Balance
+    unfolding: Equation
     touch: Touch | None
     kind: str = eqx.field(static=True)
 

@@ -104,7 +104,7 @@ def continuation(
         accept = jnp.asarray(rounding(orbit.x), orbit.x.dtype)
         start = _directions(equation.join(orbit.x, values), interval)
         curves = curves_from(equation, *start, interval, method, accept)
-        branch = EquilibriumBranch(balance=equation, curves=curves, accept=accept, method=method)
+        branch = EquilibriumBranch(unfolding=equation, curves=curves, accept=accept, method=method)
         return raise_branch("continuation", branch) if throw else branch
     integrator = orbit.integrator if integrator is None else for_modes(orbit.system, integrator)
     problem = Problem(orbit.system, orbit.sequence, orbit.strides)

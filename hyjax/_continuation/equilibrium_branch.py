@@ -25,8 +25,7 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, Secs. 5.4, 1
 (2008), *Piecewise-smooth Dynamical Systems*, ch. 5.
 """
 
-import abc
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,12 +37,12 @@ from .._flow.jump import reset
 from .._numerics.eager import short_run
 from .._numerics.elimination import det, solve
 from .._results.registry import draw
-from .._results.shown import computed_once, lanes, Shown
+from .._results.shown import computed_once, Shown
 from .._results.table import Table
 from .._system.results import described_code, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar
-from .._system.where import leaf_names, with_leaves
+from .._system.where import with_leaves
 from ..phase.equilibrium import (
     balance,
     critical_vectors,
@@ -55,8 +54,8 @@ from ..phase.equilibrium import (
     rounding,
     size_of,
 )
-from .branch import columns_of
-from .curve import Curve, PseudoArclength, result_of
+from .branch import Points
+from .curve import Curve, PseudoArclength
 from .location import crossing_between, Followed, Located, may_turn, Place, places_of, search, ZERO, zero_between
 from .unfolding import Balance
 
@@ -90,7 +89,7 @@ class EquilibriumPoint(Shown):
     $\operatorname{Re} c/\omega$ for $|q| = 1$ (negative: supercritical), at a fold $b$ in $\xi' = b\xi^2$ for $|q| = 1$; NaN
     elsewhere. `beyond`: at a `boundary` the equilibrium of the mode to which the guard leads, if there is one. `residual`: the
     largest scaled residual of the equilibrium; at a `branch-point`, which is interpolated, up to 1e3 times that of other points.
-    `form`: the whole `HopfForm`. `v`: scaled unknowns of the equation `balance`.
+    `form`: the whole `HopfForm`. `v`: scaled unknowns of the equation `unfolding`.
 
     **Example:**
 
@@ -112,7 +111,7 @@ class EquilibriumPoint(Shown):
     coefficient: Scalar
     residual: Scalar
     v: Float[Array, " unknowns"]
-    balance: Balance
+    unfolding: Balance
     form: HopfForm | None
     beyond: Equilibrium | None
     kind: str = eqx.field(static=True)
@@ -129,19 +128,13 @@ class EquilibriumPoint(Shown):
         return f"{self.kind} at {at}: x = ({x}); {self.meaning}"
 
 
-class Equilibria(Shown):
+class Equilibria(Points[EquilibriumPoint]):
     """Equilibria at the points of a curve: base of `EquilibriumBranch` and `EquilibriumLocus`."""
 
-    curves: eqx.AbstractVar[Curve]  # one in each direction
-
     @property
-    @abc.abstractmethod
     def equilibria(self) -> Equilibrium:
         """All points as a batch of equilibria."""
-
-    def __len__(self) -> int:
-        """The number of points."""
-        return len(self._points["v"])
+        return computed_once(_equilibria_of, self)
 
     @property
     def x(self) -> np.ndarray:
@@ -153,20 +146,6 @@ class Equilibria(Shown):
         """Eigenvalues, largest real part first, shape `(points, k)`."""
         return np.asarray(self.equilibria.eigenvalues)
 
-    @property
-    def residuals(self) -> np.ndarray:
-        """Largest residuals of the scaled equation, shape `(points,)`."""
-        return self._points["residuals"]
-
-    @property
-    def result(self) -> RESULTS:
-        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`."""
-        return result_of(self.curves)
-
-    @property
-    def _points(self) -> dict[str, Any]:
-        return computed_once(_points_of, self)
-
 
 class EquilibriumBranch(Equilibria):
     r"""A branch of equilibria of a mode over a parameter $\lambda$, from `continuation`.
@@ -174,8 +153,9 @@ class EquilibriumBranch(Equilibria):
     **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
     states, `(points, n)`; `eigenvalues`, largest real part first, `(points, k)`; `stable`; `kinds`, as `Equilibrium.kind`: a
     branch goes on where its equilibria are virtual; `residuals`, scaled. `equilibria`: the same points as a batch of
-    `Equilibrium`. `parameter`: its name. `special_points`, `unresolved`, `result`. `balance`, `curves`, `accept`, `method`: the
-    scaled equation, its curves in all directions, the largest residual, and the method of `continuation`.
+    `Equilibrium`. `parameter`: its name. `special_points`: folds, Hopf points, branch points and boundary equilibria.
+    `unresolved`, `result`. `unfolding`, `curves`, `accept`, `method`: the scaled equation, its curves in all directions, the
+    largest residual, and the method of `continuation`.
 
     Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read
     them. `branch[i]` is one branch of a batch.
@@ -194,29 +174,10 @@ class EquilibriumBranch(Equilibria):
     Source: Kuznetsov (2004), ch. 10.
     """
 
-    balance: Balance
+    unfolding: Balance
     curves: Curve  # one in each direction
     accept: Scalar
     method: PseudoArclength = eqx.field(static=True)
-
-    def __getitem__(self, i) -> "EquilibriumBranch":
-        """One branch of a batch."""
-        return lanes(self, self.accept, i, "one branch, not a batch of branches")
-
-    @property
-    def parameter(self) -> str:
-        """The name of the parameter."""
-        return leaf_names(self.balance.params)[self.balance.free[0]]
-
-    @property
-    def values(self) -> np.ndarray:
-        """Values of the parameter, shape `(points,)`."""
-        return np.asarray(self.balance.origin[0] + self._points["v"][:, -1] * self.balance.scale[0])
-
-    @property
-    def equilibria(self) -> Equilibrium:
-        """All points as a batch of equilibria."""
-        return computed_once(_equilibria_of, self)
 
     @property
     def stable(self) -> np.ndarray:
@@ -228,16 +189,10 @@ class EquilibriumBranch(Equilibria):
         """`regular`, `virtual`, `pseudo` or `boundary`; shape `(points,)`."""
         return np.asarray(self.equilibria.kind)
 
-    @property
-    def special_points(self) -> tuple[EquilibriumPoint, ...]:
-        """Folds, Hopf points, branch points and boundary equilibria, each once, in the order along the curve."""
-        return tuple(_each_once(computed_once(_search, self)[0]))
-
-    @property
-    def unresolved(self) -> tuple[tuple[float, float], ...]:
-        """Intervals of the parameter in which a test function changes sign, or the number of eigenvalues that grow, and no
-        special point explains it."""
-        return computed_once(_search, self)[1]
+    def _search(self) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
+        curve = Followed(self.unfolding, len(self.curves.count), self.method, self.accept, _witness)
+        points, unresolved = search(curve, places_of(curve, self._points), _expected, _located, _explains)
+        return _each_once(points), unresolved
 
     def plot(self, coordinate: str | None = None, ax=None):
         """Draw a coordinate over the parameter; see `hyjax.plot.equilibrium_diagram`."""
@@ -246,7 +201,7 @@ class EquilibriumBranch(Equilibria):
     def _tables(self):
         if self.accept.ndim:
             return (Table(f"{self.accept.size} branches of equilibria", []),)
-        values, start = self.values, self.balance.start
+        values, start = self.values, self.unfolding.start
         kinds = ", ".join(f"{np.sum(self.kinds == kind)} {kind}" for kind in dict.fromkeys(self.kinds.tolist()))
         rows = [
             (
@@ -264,26 +219,22 @@ class EquilibriumBranch(Equilibria):
 
 @short_run
 def _equilibria(equation: Balance, v: Array) -> Equilibrium:
-    return jax.vmap(equation.at)(v)
+    return jax.vmap(lambda v: equilibrium_on(equation, v))(v)
 
 
-def _equilibria_of(branch: EquilibriumBranch) -> Equilibrium:
-    return _equilibria(branch.balance, jnp.asarray(branch._points["v"]))
+def _equilibria_of(found: Equilibria) -> Equilibrium:
+    return _equilibria(found.unfolding, jnp.asarray(found._points["v"]))
 
 
-def _points_of(branch: Equilibria) -> dict[str, Any]:
-    return columns_of(branch.curves)
+def equilibrium_on(equation: Balance, v: Array) -> Equilibrium:
+    """The equilibrium at a point of a curve; on a locus it may be at the origin."""
+    return equation.at(v, 0.0 if len(equation.free) == 1 else equation.state_scale)
 
 
 # Special points
 
 
 Flip = tuple[str, int]  # the kind of a test function, and its number among those of the kind
-
-
-def _search(branch: EquilibriumBranch) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
-    curve = Followed(branch.balance, len(branch.curves.count), branch.method, branch.accept, _witness)
-    return search(curve, places_of(curve, branch._points), _expected, _located, _explains)
 
 
 def _expected(curve: Followed, places: list[Place], k: int) -> tuple[list[Flip], bool]:

@@ -30,16 +30,15 @@ from jaxtyping import Array
 
 from .._numerics.eager import short_run
 from .._results.registry import draw
-from .._results.shown import computed, computed_once
 from .._results.table import Table
 from .._system.results import described_code
 from .._system.types import Scalar
-from .._system.where import leaf_names, one_leaf, Where
-from ..phase.equilibrium import Equilibrium, rounding
+from .._system.where import one_leaf, Where
+from ..phase.equilibrium import rounding
 from .branch_report import unresolved_notes
 from .codimension_two import Condition, search_locus, STILL, Test, turning_from
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
-from .equilibrium_branch import Equilibria, EquilibriumPoint, hopf_form
+from .equilibrium_branch import Equilibria, equilibrium_on, EquilibriumPoint, hopf_form
 from .location import Followed, nothing, Place, places_of
 from .unfolding import Balance
 
@@ -67,7 +66,9 @@ class EquilibriumLocus(Equilibria):
     **Attributes:** `kind`: `fold` or `hopf`. In the order along the curve: `values` of both parameters, shape `(points, 2)`, that
     of the branch first; `x`, states, `(points, n)`; `eigenvalues`, largest real part first, `(points, k)`; `frequencies`,
     $\omega$ of Hopf points in units of 1/time, NaN at neutral saddles and of folds; `neutral`; `residuals`, scaled. `equilibria`:
-    the same points as a batch of `Equilibrium`. `parameters`: the names of both. `special_points`, `located`, `result`.
+    the same points as a batch of `Equilibrium`. `parameters`: the names of both. `special_points`: of codimension two, on a curve
+    of folds `cusp`, `bogdanov-takens`, `fold-hopf`; of Hopf points `bogdanov-takens`, `generalized-hopf`, `fold-hopf`,
+    `double-hopf`. `unresolved`, `result`.
     `unfolding`, `curves`, `accept`, `method`: the scaled equation of the equilibrium, the curves in all directions, the largest
     residual, the method of `locus`.
     `TypeError` for reading the points under `jit`.
@@ -96,22 +97,6 @@ class EquilibriumLocus(Equilibria):
     method: PseudoArclength = eqx.field(static=True)
 
     @property
-    def parameters(self) -> list[str]:
-        """The names of both parameters."""
-        return [leaf_names(self.unfolding.params)[each] for each in self.unfolding.free]
-
-    @property
-    def values(self) -> np.ndarray:
-        """Values of both parameters, shape `(points, 2)`."""
-        equation = self.unfolding
-        return np.asarray(equation.origin + self._points["v"][:, -2:] * equation.scale)
-
-    @property
-    def equilibria(self) -> Equilibrium:
-        """All points as a batch of equilibria."""
-        return computed_once(_equilibria_of, self)
-
-    @property
     def frequencies(self) -> np.ndarray:
         r"""$\omega$, shape `(points,)`."""
         squares = np.array([np.prod(_apart(self.kind, row)[0]).real for row in self.eigenvalues])
@@ -122,22 +107,34 @@ class EquilibriumLocus(Equilibria):
         """Whether a point is a neutral saddle, of two real eigenvalues, where no orbit is born, shape `(points,)`."""
         return np.isnan(self.frequencies) & (self.kind == "hopf")
 
-    @property
-    def special_points(self) -> tuple[EquilibriumPoint, ...]:
-        """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
-        `bogdanov-takens`, `fold-hopf`; of Hopf points `bogdanov-takens`, `generalized-hopf`, `fold-hopf`, `double-hopf`."""
-        return tuple(computed_once(_search, self)[0])
+    def _search(self) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
+        equation, kind = Condition(self.unfolding, None, self.kind), self.kind
+        curve = Followed(equation, len(self.curves.count), self.method, self.accept, _witness)
+        product = lambda values: float(np.prod(values).real)
+        sums = lambda values: [a + b for a, b in itertools.combinations(values, 2)]
+        square = lambda place: product(_apart(kind, place.values)[0])
 
-    @property
-    def unresolved(self) -> tuple[tuple[float, float], ...]:
-        """Intervals of the second parameter in which a test function changes its sign or may be zero twice, and no zero was
-        located; see `Locus.unresolved`."""
-        return computed_once(_search, self)[1]
+        def tests_between(a: Place, b: Place, lyapunov: Test) -> dict[str, Test]:
+            unit = np.median(np.abs(a.values))
+            critical, others = (lambda place, k=k: _apart(kind, place.values / unit)[k] for k in (0, 1))
+            rest = lambda place: [product(np.delete(place.values / unit, k)) for k in range(len(place.values))]
+            if kind == "fold":
+                return {
+                    "cusp": turning_from(a),
+                    "bogdanov-takens": lambda place: float(np.sum(rest(place))),
+                    "fold-hopf": lambda place: product(sums(others(place))),
+                }
+            tests: dict[str, Test] = {"bogdanov-takens": lambda place: product(critical(place))}
+            tests |= {
+                "fold-hopf": lambda place: product(others(place)),
+                "double-hopf": lambda place: product(sums(others(place))),
+            }
+            if min(square(a), square(b)) > 0:
+                tests["generalized-hopf"] = lambda place: lyapunov(place) * product(others(place))
+            return tests
 
-    @property
-    def located(self) -> tuple[EquilibriumPoint, ...] | None:
-        """`special_points` if they have been located; otherwise `None`, without a search."""
-        return self.special_points if _search in computed(self) else None
+        lyapunov, point = (lambda place: _lyapunov(equation, place, square(place))), lambda *at: _point(equation, *at)
+        return search_locus(curve, places_of(curve, self._points), tests_between, lyapunov, point, float(self.accept))
 
     def plot(self, ax=None):
         """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
@@ -164,7 +161,7 @@ def equilibrium_locus(
     if kind not in known:
         remedy = f"kind={kind} must be one of {', '.join(known)}." if known else "no curve is followed from there."
         raise ValueError(f"locus: at a {point.kind} point of equilibria {remedy}")
-    old, start = point.balance, point.equilibrium
+    old, start = point.unfolding, point.equilibrium
     second = one_leaf(where, start.params, "locus")
     first, *own = [each for each in old.free if each != second] or [None]
     if first is None or own:
@@ -185,24 +182,10 @@ def equilibrium_locus(
     return raise_branch("locus", found) if throw else found
 
 
-def _at(equation: Balance, v: Array) -> Equilibrium:
-    """The equilibrium, which may be at the origin."""
-    return equation.at(v, equation.state_scale)
-
-
-@short_run
-def _equilibria(equation: Balance, v: Array) -> Equilibrium:
-    return jax.vmap(lambda v: _at(equation, v))(v)
-
-
-def _equilibria_of(found: EquilibriumLocus) -> Equilibrium:
-    return _equilibria(found.unfolding, jnp.asarray(found._points["v"]))
-
-
 @short_run
 def _witness(equation: Condition, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
     """No test functions, and the scaled eigenvalues."""
-    values = _at(equation.unfolding, v).eigenvalues
+    values = equilibrium_on(equation.unfolding, v).eigenvalues
     return {}, values * equation.unfolding.time_scale.astype(values.dtype)
 
 
@@ -213,41 +196,15 @@ def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[k], np.delete(values, k)
 
 
-def _search(found: EquilibriumLocus) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
-    equation, kind = Condition(found.unfolding, None, found.kind), found.kind
-    curve = Followed(equation, len(found.curves.count), found.method, found.accept, _witness)
-    product = lambda values: float(np.prod(values).real)
-    sums = lambda values: [a + b for a, b in itertools.combinations(values, 2)]
-    square = lambda place: product(_apart(kind, place.values)[0])
-
-    def tests_between(a: Place, b: Place, lyapunov: Test) -> dict[str, Test]:
-        unit = np.median(np.abs(a.values))
-        critical, others = (lambda place, k=k: _apart(kind, place.values / unit)[k] for k in (0, 1))
-        rest = lambda place: [product(np.delete(place.values / unit, k)) for k in range(len(place.values))]
-        if kind == "fold":
-            return {
-                "cusp": turning_from(a),
-                "bogdanov-takens": lambda place: float(np.sum(rest(place))),
-                "fold-hopf": lambda place: product(sums(others(place))),
-            }
-        tests: dict[str, Test] = {"bogdanov-takens": lambda place: product(critical(place))}
-        tests |= {
-            "fold-hopf": lambda place: product(others(place)),
-            "double-hopf": lambda place: product(sums(others(place))),
-        }
-        if min(square(a), square(b)) > 0:
-            tests["generalized-hopf"] = lambda place: lyapunov(place) * product(others(place))
-        return tests
-
-    lyapunov, point = (lambda place: _lyapunov(equation, place, square(place))), lambda *at: _point(equation, *at)
-    return search_locus(curve, places_of(curve, found._points), tests_between, lyapunov, point, float(found.accept))
-
-
 def _alone(equation: Condition, v: Array) -> tuple[Balance, Array]:
     """The equation with the parameter of the branch alone, and its unknowns."""
     both = equation.unfolding
     one = dataclasses.replace(
-        both, start=_at(equation.unfolding, v), free=both.free[:1], origin=both.origin[:1], scale=both.scale[:1]
+        both,
+        start=equilibrium_on(equation.unfolding, v),
+        free=both.free[:1],
+        origin=both.origin[:1],
+        scale=both.scale[:1],
     )
     return one, v[:-1]
 
@@ -273,8 +230,8 @@ def _point(equation: Condition, kind: str, place: Place) -> EquilibriumPoint | N
     if kind == "generalized-hopf":
         form = hopf_form(*_alone(equation, v), frequency)
     regular = np.linalg.svd(place.near.jacobian[:-1], compute_uv=False)[-1] > nothing(place)
+    found, residual = equilibrium_on(balance, v), balance.residual(v)[1].residual
     return EquilibriumPoint(
-        balance.origin + v[-2:] * balance.scale, _at(equation.unfolding, v), frequency, nan, balance.residual(v)[1].residual,
-        v, balance, form, None, kind=kind,
+        balance.origin + v[-2:] * balance.scale, found, frequency, nan, residual, v, balance, form, None, kind=kind,
         meaning=MEANINGS[kind] if regular or kind != "fold-hopf" else CROSSING,
     )  # fmt: skip

@@ -14,11 +14,11 @@ import numpy as np
 
 from .._orbit.problem import Problem
 from .._results.registry import draw
-from .._results.shown import computed, computed_once, is_traced
+from .._results.shown import is_traced
 from .._results.table import Table
 from .._system.types import Scalar
-from .._system.where import leaf_names, one_leaf, Where
-from .branch import orbit_at, Points
+from .._system.where import one_leaf, Where
+from .branch import orbit_at, Orbits
 from .branch_report import special_points_table, unresolved_notes
 from .codimension_two import apart, at_end, Condition, PAIR, special_points_along, witness
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
@@ -131,7 +131,7 @@ def locus(
         curves = curves_from(equation, start, border, ways, interval, method, accept)
         if is_traced(curves) or curves.started.all():
             break
-    found = Locus(unfolding, curves, equation.kind, accept, method, point.touch)
+    found = Locus(unfolding, curves, accept, equation.kind, method, point.touch)
     return raise_branch("locus", found) if throw else found
 
 
@@ -142,13 +142,18 @@ def curves_through(point: SpecialPoint) -> tuple[str, ...]:
     return (next(point.kind.removeprefix(each) for each in (*MEETINGS, "") if point.kind.startswith(each)),)
 
 
-class Locus(Points):
+class Locus(Orbits):
     r"""A curve of special points in the plane of two parameters, $H(y, \lambda_1, \lambda_2) = 0$, from `locus`.
 
     **Attributes:** `kind`: the kind of the special points. In the order along the curve: `values`, shape `(points, 2)`; `x`,
     `(points, n)`; `periods`; `multipliers`, `(points, n)`, at grazing with the jump at the touched guard; `residuals`. `neutral`,
-    `special_points`, `result`. `parameters`: the names of both. `touch`: of grazing. `accept`, `method`: the largest residual,
+    `result`. `parameters`: the names of both. `touch`: of grazing. `accept`, `method`: the largest residual,
     and the method of `locus`. `TypeError` for reading these under `jit`.
+
+    `special_points`: of codimension two, on a curve of folds `cusp`, `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of
+    doublings `generalized-flip`, `resonance-1:2`, `fold-flip`, `flip-neimark-sacker`; of Neimark-Sacker points `chenciner`,
+    `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`, `flip-neimark-sacker`, `double-neimark-sacker`; and where such a
+    curve meets grazing, or another end of branches, `fold-grazing`, `flip-grazing`, `neimark-sacker-grazing`. `unresolved`.
 
     A curve of Neimark-Sacker points, $\mu_1 \mu_2 = 1$, passes through the resonances 1:1 and 1:2, beyond which the pair is real:
     neutral saddles.
@@ -158,8 +163,8 @@ class Locus(Points):
 
     unfolding: Unfolding
     curves: Curve
-    kind: str = eqx.field(static=True)
     accept: Scalar
+    kind: str = eqx.field(static=True)
     method: PseudoArclength = eqx.field(static=True)
     touch: Touch | None = None
 
@@ -171,60 +176,29 @@ class Locus(Points):
         return (whole, special_points_table(self.located)) if self.located else (whole,)
 
     @property
-    def parameters(self) -> list[str]:
-        """The names of both parameters."""
-        return [leaf_names(self.unfolding.params)[each] for each in self.unfolding.free]
-
-    @property
-    def values(self) -> np.ndarray:
-        """Values of both parameters, shape `(points, 2)`."""
-        return self._points["values"]
-
-    @property
     def neutral(self) -> np.ndarray:
         """Whether a point is a neutral saddle, of a pair of real multipliers, where no orbit bifurcates, shape `(points,)`."""
         real = lambda row: not np.any(np.imag(apart(self.kind, row)[0]))
         return np.array([self.kind == PAIR and real(row) for row in self.multipliers])
 
-    @property
-    def special_points(self) -> tuple[SpecialPoint, ...]:
-        """Points of codimension two, in the order along the curve, searched when this is first read: on a curve of folds `cusp`,
-        `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of doublings `generalized-flip`, `resonance-1:2`, `fold-flip`,
-        `flip-neimark-sacker`; of Neimark-Sacker points `chenciner`, `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`,
-        `flip-neimark-sacker`, `double-neimark-sacker`; and where such a curve meets grazing, or another end of branches,
-        `fold-grazing`, `flip-grazing`, `neimark-sacker-grazing`."""
-        return computed_once(_search_of, self)[0]
+    def _search(self) -> tuple[tuple[SpecialPoint, ...], tuple[tuple[float, float], ...]]:
+        points, unfolding = self._points, self.unfolding
+        equation, stuck = Condition(unfolding, self.touch, self.kind), np.asarray(self.curves.stuck)
+        curve = Followed(equation, len(stuck), self.method, self.accept, witness)
+        inside, unresolved = special_points_along(curve, points)
 
-    @property
-    def unresolved(self) -> tuple[tuple[float, float], ...]:
-        """Intervals of the second parameter, as values at consecutive points of the search, in which a test function changes its
-        sign or may be zero twice, and no zero was located. Empty if all are known."""
-        return computed_once(_search_of, self)[1]
+        def beyond(at: int, way: int) -> tuple[SpecialPoint, ...]:
+            if way >= len(stuck) or not stuck[way] or self.touch is not None:
+                return ()
+            v, tangent, chain = jax.tree.map(
+                lambda leaf: jnp.asarray(leaf[at]), [points[k] for k in ("v", "tangent", "aux")]
+            )
+            point = at_end(unfolding, self.kind, orbit_at(unfolding, v, chain), v, tangent, self.method, self.accept)
+            return () if point is None else (point,)
 
-    @property
-    def located(self) -> tuple[SpecialPoint, ...] | None:
-        """`special_points` if they have been located; otherwise `None`, without a search."""
-        return computed(self).get(_search_of, (None,))[0]
+        # The first of the points is the end in the second direction.
+        return (*beyond(0, 1), *inside, *beyond(-1, 0)), unresolved
 
     def plot(self, ax=None):
         """Draw the curve in the plane of both parameters; see `hyjax.plot.locus_diagram`."""
         return draw(self, ax)
-
-
-def _search_of(found: Locus) -> tuple[tuple[SpecialPoint, ...], tuple[tuple[float, float], ...]]:
-    points, unfolding = found._points, found.unfolding
-    equation, stuck = Condition(unfolding, found.touch, found.kind), np.asarray(found.curves.stuck)
-    curve = Followed(equation, len(stuck), found.method, found.accept, witness)
-    inside, unresolved = special_points_along(curve, points)
-
-    def beyond(at: int, way: int) -> tuple[SpecialPoint, ...]:
-        if way >= len(stuck) or not stuck[way] or found.touch is not None:
-            return ()
-        v, tangent, chain = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf[at]), [points[k] for k in ("v", "tangent", "aux")]
-        )
-        point = at_end(unfolding, found.kind, orbit_at(unfolding, v, chain), v, tangent, found.method, found.accept)
-        return () if point is None else (point,)
-
-    # The first of the points is the end in the second direction.
-    return (*beyond(0, 1), *inside, *beyond(-1, 0)), unresolved

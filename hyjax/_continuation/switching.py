@@ -177,7 +177,7 @@ def _beyond(point: SpecialPoint) -> tuple[Array, tuple[str, ...], int]:
 
 def _born(point: EquilibriumPoint, stop: Stop, amplitude: float, method, integrator: IntegratorLike) -> Branch:
     """The periodic orbits from a Hopf point."""
-    at, form, equation = point.equilibrium, point.form, point.balance
+    at, form, equation = point.equilibrium, point.form, point.unfolding
     assert form is not None
     mode, k = at.mode, form.moved.size
     system, copies = on_section(at.system, section_through(at.system, mode, at.x, form.left))

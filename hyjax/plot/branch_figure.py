@@ -152,7 +152,7 @@ def equilibrium_diagram(
     >>> branch = hj.continuation(rest, where=lambda p: p, stop=(-1.0, 2.0))
     >>> hj.plot.equilibrium_diagram(branch).figure.savefig("fold.png")
     """
-    start = branch.balance.start
+    start = branch.unfolding.start
     names = start.system.mode(start.mode).coordinates
     heights = dict(zip(names, branch.x.T[:, :, None], strict=True))
     coordinate = telling(heights, branch.values[:, None]) if coordinate is None else coordinate
@@ -308,7 +308,7 @@ def _begun(
 ) -> Line:
     """The line with the period doubling that it comes from, where one of the other branches has it."""
     (values, heights, stable), strides = line, branch.unfolding.problem.strides
-    nodes = np.asarray(branch._points["nodes"])
+    nodes = np.asarray(branch._points["aux"].nodes)
     span = max(np.ptp(each.values) for each in branches)
     for point in (point for other in branches if other is not branch for point in other.special_points):
         if point.kind != "period-doubling" or 2 * point.orbit.strides != strides:

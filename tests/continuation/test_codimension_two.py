@@ -199,8 +199,8 @@ def test_flip_with_a_pair(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cusp", "generalized-flip"])
 def test_two_points_within_a_step(kind):
-    r"""Folds $b = -g'(x)$, $a = g'x - g$ of $x + a + bx + g$ have cusps at $g''(x) = 0$, and doublings of $-(1 + a)x + f(b)x^3 + x^5$
-    are generalized at $f(b) = 0$; both functions are $(x - 0.047)^2 - 0.001$."""
+    r"""Folds of $x + a + bx + g$, at $b = -g'(x)$, have cusps at $g''(x) = 0$; doublings of $-(1 + a)x + f(b)x^3 + x^5$ are
+    generalized at $f(b) = 0$. Both functions are $f(x) = (x - 0.047)^2 - 0.001$."""
     f = lambda x: (x - 0.047) ** 2 - 1e-3
     if kind == "cusp":
         g, slope = lambda x: (x - 0.047) ** 4 / 12 - 1e-3 * x**2 / 2, lambda x: (x - 0.047) ** 3 / 3 - 1e-3 * x

@@ -102,8 +102,8 @@ def test_where_the_first_lyapunov_coefficient_is_zero():
 @pytest.mark.parametrize("gap", [1e-3, 0.0])
 @pytest.mark.parametrize("kind", ["generalized-hopf", "bogdanov-takens"])
 def test_two_points_within_a_step(kind, gap):
-    """z' = (m + 1.3 i) z + f z |z|^2 - z |z|^4, and x' = y, y' = a + f y + x^2 + x y at a = 0, of f = (b - 0.047)^2 - gap. Without
-    a gap f touches zero, where rounding does not tell two points from none."""
+    """z' = (m + 1.3 i) z + f z |z|^2 - z |z|^4, and x' = y, y' = a + f y + x^2 + x y at a = 0, of f = (b - 0.047)^2 - gap.
+    Without a gap f touches zero, where rounding does not tell two points from none."""
 
     def field(t, x, p):
         first, f = p["first"], (p["b"] - 0.047) ** 2 - gap
