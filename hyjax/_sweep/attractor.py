@@ -98,7 +98,7 @@ def iterated(
     }
 
 
-# The largest distance, relative to the size of the states, between states that count as equal in the search for a period.
+# The largest distance between states that count as equal in the search for a period, relative to the size of each coordinate.
 CLOSE = 1e-5
 Starts = PeriodicOrbit | Float[Array, "..."] | Callable[[Params], Float[Array, "..."]]
 
@@ -219,7 +219,7 @@ def attractor(
     found["lyapunov"] = found["exponents"][:, 0]
     if not chosen.several_modes:
         del found["mode"]
-    found["period"] = np.where(good, _period(found["x"], max_period, np.max(np.abs(flat), axis=1)), 0).astype(np.int32)
+    found["period"] = np.where(good, _period(found["x"], max_period, np.abs(flat)), 0).astype(np.int32)
     found["result"] = found["result"].astype(np.int8)
 
     metadata = chosen.described | {"strides": n_strides, "discarded": discard}
@@ -281,12 +281,15 @@ def _initial_states(start: Starts, grid: Grid, lanes: np.ndarray, where: Where, 
     return np.broadcast_to(states, (len(lanes), *states.shape)).copy()
 
 
-def _period(x: Float[np.ndarray, "lanes keep n"], longest: int, begun: Float[np.ndarray, " lanes"]) -> np.ndarray:
+def _period(x: Float[np.ndarray, "lanes keep n"], longest: int, begun: Float[np.ndarray, "lanes n"]) -> np.ndarray:
     """The smallest number of strides, up to `longest`, after which the kept states repeat; 0 for none. `begun`: the size of the
     initial states, beside which those that decay to the origin repeat."""
-    size = np.maximum(np.max(np.abs(x), axis=(1, 2)), CLOSE * begun)
+    tiny, most = np.finfo(x.dtype).eps, begun.max(axis=1, keepdims=True)
+    size = np.maximum(np.max(np.abs(x), axis=1), CLOSE * np.where(begun > tiny**0.5 * most, begun, most))
+    # Of a coordinate that is zero, rounding is that of the others.
+    size = np.maximum(size, min(1.0, 1e3 * tiny / CLOSE) * size.max(axis=1, keepdims=True))
     period = np.zeros(len(x), int)
     for p in range(min(longest, x.shape[1] // 2), 0, -1):
-        apart = np.max(np.abs(x[:, p:] - x[:, :-p]), axis=(1, 2))
-        period[apart <= CLOSE * size] = p
+        apart = np.max(np.abs(x[:, p:] - x[:, :-p]), axis=1)
+        period[np.all(apart <= CLOSE * size, axis=1)] = p
     return period

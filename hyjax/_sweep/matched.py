@@ -55,7 +55,8 @@ def numbered(
     # The least size in each coordinate: that of most initial states, and a little of the largest, for those that start at 0.
     known = x0[np.isfinite(x0).all(axis=1)]
     least = np.median(np.abs(known), axis=0) if len(known) else np.ones(x0.shape[1])
-    least = np.append(closeness * np.maximum(least, np.maximum(1e-3 * least.max(), 1e-30)), MODE)
+    own = least > np.finfo(x.dtype).eps ** 0.5 * least.max()
+    least = np.append(closeness * np.where(own, least, np.maximum(1e-3 * least.max(), 1e-30)), MODE)
     labels = np.stack([_told_apart(each, closeness, most, least) for each in x])
 
     def sets_of() -> tuple[list, list]:
@@ -139,6 +140,15 @@ def _settled(
         if one[i] != one[j] and near(ends[j], reach, unit) and (one[j] >= 0 or near(sets[j], reach, unit)):
             one[one == one[j] if one[j] >= 0 else j] = one[i]
     return _in_order(one[labels])
+
+
+def sizes_of(*states: Float[np.ndarray, "_ n"]) -> Float[np.ndarray, " n"]:
+    """The size of each coordinate, among the first states of several in which it is not zero up to rounding beside the largest
+    coordinate of all; that one where it is zero in all."""
+    each = [np.max(np.abs(some), axis=0, initial=0) for some in states]
+    largest = np.max(each) or 1.0
+    least = np.finfo(each[0].dtype).eps ** 0.5 * largest
+    return ft.reduce(lambda size, own: np.where(own > least, own, size), reversed(each), np.full_like(each[0], largest))
 
 
 def _in_order(labels: Int[np.ndarray, " starts"]) -> Int[np.ndarray, " starts"]:

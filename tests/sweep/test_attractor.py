@@ -1,11 +1,14 @@
 """Attractors and basins of a quadratic map, in closed form; outcomes of a system that falls."""
 
+import jax
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
 import pytest
 import sweep_case as case
 from numpy.testing import assert_allclose, assert_array_equal
+from systems import ROLLED
+from test_continuation import mapping
 
 import hyjax as hj
 from hyjax._testing import _period
@@ -33,17 +36,18 @@ def test_periods(found):
 
 
 def test_states_that_drift_do_not_repeat():
-    """Two states in turn, beside a coordinate that grows in each stride: by less, and by more, than a hundred-thousandth."""
+    """Two states in turn, beside a coordinate that grows in each stride: by less, and by more, than a hundred-thousandth of a
+    hundred-thousandth of its first size."""
     k = np.arange(32)
-    x = np.stack([np.stack([2.0 + (-1) ** k, drift * k], axis=-1) for drift in (0.0, 1e-6, 1e-4)])
-    assert_array_equal(_period(x, 8, np.ones(3)), [2, 2, 0])
+    x = np.stack([np.stack([2.0 + (-1) ** k, drift * k], axis=-1) for drift in (0.0, 1e-11, 1e-9)])
+    assert_array_equal(_period(x, 8, np.ones((3, 2))), [2, 2, 0])
 
 
 def test_states_that_decay_to_the_origin_repeat():
     """By a half in each stride, from 1: to a millionth, which is a motion of its own, and to a millionth of a millionth."""
     k = np.arange(32)
     x = np.stack([begun * 0.5 ** k[:, None] for begun in (1e-6, 1e-12)])
-    assert_array_equal(_period(x, 8, np.ones(2)), [0, 1])
+    assert_array_equal(_period(x, 8, np.ones((2, 1))), [0, 1])
 
 
 def test_last_states_come_in_order(found):
@@ -176,3 +180,35 @@ def test_basin_misuse():
         hj.basin(case.step, PARAMS, axes={"x": np.zeros(1)})
     with pytest.raises(ValueError, match="strides=0"):
         hj.basin(case.step, PARAMS, axes={"x": np.zeros(1), "clock": np.zeros(1)}, max_strides=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("small", [1.0, 1e-6])
+def test_coordinates_of_different_sizes(small):
+    """Two wells at -e and e, with a barrier at 0 between them, beside a coordinate that comes to 1; and the
+    logistic map in units of e: what a small coordinate does is not hidden by a large one."""
+    wells = lambda x, p: jnp.stack([x[0] * (3 - (x[0] / p["e"]) ** 2) / 2, (1 + x[1]) / 2])
+    step, params = hj.ReturnMap(mapping(wells, 2), sequence=("run",), integrator=ROLLED), {"e": jnp.array(small)}
+    at = {"where": lambda p: p["e"], "values": [small]}
+    start = lambda p, x: jnp.stack([x, 1 + 0 * x, 0 * x])
+    places = small * (np.linspace(-1.5, 1.5, 41) + 1e-3)
+    share = [20 / 41, 21 / 41]
+    found = hj.attractor(step, jax.vmap(lambda x: start(params, x))(places), params, n_strides=200, keep=4, **at)
+    assert_allclose(found["share"][0, 1:], share)
+    left, right = (hj.periodic_orbit(step, start(params, jnp.array(x)), params) for x in (-small, small))
+    both = jax.tree.map(lambda *each: jnp.stack(each), left, right)
+    for orbits in (None, both):
+        shares = hj.basin(step, params, axes={"x": places}, initial=start, orbits=orbits, max_strides=200)
+        assert_allclose(shares["share"][:2], share)
+        assert orbits is None or shares["strides"].max() > 5
+    edge = hj.edge_state(step, params, between=(right, left.x))
+    assert_allclose(edge.x, [0, 1, 0], atol=1e-12 * small)
+    # The wells' states beyond sqrt 3 come to the other side.
+    push = hj.smallest_push(right, directions=("x0",), instants=(0.5,), edge=edge, largest=3 * small)
+    assert_allclose(push.push, (np.sqrt(3) - 1) * small, rtol=1e-11)
+    logistic = lambda x, p: jnp.stack([p["a"] * x[0] * (1 - x[0] / small), (1 + x[1]) / 2])
+    step = hj.ReturnMap(mapping(logistic, 2), sequence=("run",), integrator=ROLLED)
+    found = hj.attractor(
+        step, jnp.array([small / 3, 1, 0]), {"a": jnp.array(2.8)}, values=A[:4], where=lambda p: p["a"]
+    )
+    assert_array_equal(found["period"], [1, 2, 4, 3])
