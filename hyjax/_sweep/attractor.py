@@ -29,7 +29,7 @@ from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import map_of, PassMap
-from .matched import numbered
+from .matched import check_numbers, numbered
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .sweep import sweep
 from .workers import Workers
@@ -149,8 +149,9 @@ def attractor(
     code of the stride that failed. Where a stride failed, the floating-point numbers are NaN and the period is 0. Of several
     initial states also `attractor`, the number of the attractor, 0 where a stride failed, the same at neighbouring points of the
     grid if the states of the one lead to the other, or fail near it: along the last axis, and from line to line at its least
-    value, then likewise along the axes before. At a point `max_attractors` are told apart; other initial states have the number 0
-    and the result 0 (where states do not converge, each is its own attractor: more strides or a larger `closeness` are needed).
+    value, then likewise along the axes before. Each attractor is iterated on by `n_strides`: states that do not come back to
+    themselves still drift and have the number 0, as have those beyond the `max_attractors` that are told apart at a point; their
+    result is 0 (more strides or a larger `closeness` are needed).
     With the states as a sample, `share` is the part of them with each attractor, over `number`, and `share_error` half the width
     of Wilson's interval at one standard deviation, $\sqrt{p(1 - p)/N + 1/(4N^2)}\,/\,(1 + 1/N)$, not 0 for a share $p$ of 0 or 1
     of $N$ states; `basin_figure` draws both over one parameter. Attractors that no initial state leads to are not seen.
@@ -172,14 +173,11 @@ def attractor(
     """
     xarray = load_xarray()
     require_map(step, "attractor")
+    counts = {"keep": keep, "max_period": max_period, "max_attractors": max_attractors}
+    check_numbers("attractor", closeness, n_strides=n_strides, **counts)
     discard = n_strides // 2 if discard is None else discard
-    if not 0 <= discard < n_strides:
-        raise ValueError(f"attractor: discard={discard} must be at least 0 and less than n_strides={n_strides}.")
-    if min(keep, max_period, max_attractors) < 1 or not closeness > 0:
-        raise ValueError(
-            f"attractor: keep={keep}, max_period={max_period} and max_attractors={max_attractors} must be at least 1, "
-            f"closeness={closeness} positive."
-        )
+    if np.asarray(discard).dtype.kind != "i" or not 0 <= discard < n_strides:
+        raise ValueError(f"attractor: discard={discard!r} must be a whole number from 0 to less than {n_strides=}.")
     grid = grid_over(params, where, values)
     lanes = points_over(grid.values)
     states = _initial_states(x0, grid, lanes, where, executor, progress)

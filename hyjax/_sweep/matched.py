@@ -6,8 +6,8 @@ to it gives the number; one that none comes to gets a new number. Where the iter
 the nearest attractor that none comes to keeps the number, within half its size. Lengths are relative to the size of an attractor
 in each coordinate, so that neither a motion that escapes nor a large coordinate hides the others; the initial states give the
 least size, so that an attractor at the origin has one. Small attractors are told apart first: to a large one all of them are
-near. The mode is a coordinate: states of different modes are never near. Where it is asked for, each attractor is iterated on:
-one that does not come back to itself still drifts and is none, and two that come near each other are one.
+near. The mode is a coordinate: states of different modes are never near. Each attractor is iterated on: one that does not come
+back to itself still drifts and is none, and two that come near each other are one.
 
 Source: Datseris, Luiz Rossi, Wagemakers (2023), *Framework for global stability analysis of dynamical systems*, Chaos 33, 073151.
 """
@@ -28,6 +28,16 @@ MODE = 1e-9
 HALF = 0.5
 
 
+def check_numbers(name: str, closeness: float, **counts: int) -> None:
+    """`ValueError` from the function `name` unless counts are whole numbers of at least 1, and `closeness` a positive number."""
+    whole = np.asarray([*counts.values()])
+    if whole.dtype.kind != "i" or whole.min() < 1 or np.asarray(closeness).dtype.kind not in "if" or not closeness > 0:
+        given = ", ".join(f"{each}={value!r}" for each, value in counts.items())
+        raise ValueError(
+            f"{name}: {given} must be whole numbers, at least 1, and closeness={closeness!r} a positive number."
+        )
+
+
 def numbered(
     axes: tuple[np.ndarray, ...],
     x0: Float[np.ndarray, "lanes n"],
@@ -35,7 +45,6 @@ def numbered(
     closeness: float,
     most: int,
     lead: Callable,
-    settle: bool = False,
 ) -> Int[np.ndarray, " lanes"]:
     """The number of the attractor of each lane, `(points, starts)` in a row, from 1; 0 where the states are NaN, or have none
     of the first `most` attractors of their point.
@@ -43,8 +52,7 @@ def numbered(
     **Arguments:** `axes`: values of the grid's axes; the last varies fastest over the points. `x0`, `x`: first and last states,
     `x` with the mode's number as the last coordinate.
     `closeness`: of states of one attractor, relative to the largest value of each coordinate. `lead`: of points and of lanes,
-    each shape `(m,)`: the last states, as `x`, of iteration at these points from the last states of the lanes. `settle`: by
-    this find out which attractors are none, or one.
+    each shape `(m,)`: the last states, as `x`, of iteration at these points from the last states of the lanes.
     """
     order = np.arange(len(x)).reshape([len(axis) for axis in axes])[np.ix_(*map(np.argsort, axes))]
     # For each point the one before it, along the last axis on which there is one.
@@ -70,13 +78,11 @@ def numbered(
         return lead(np.array([to for to, _ in seeds], int), np.array(lanes, int)) if seeds else x[0, :0]
 
     sets, units = sets_of()
-    if settle:
-        seeds = [(at, k) for at in range(len(x)) for k in range(len(sets[at]))]
-        ends = led_to(seeds, np.arange(len(x)))
-        for at, label in enumerate(labels):
-            own = ends[[place == at for place, _ in seeds]]
-            labels[at] = _settled(label, sets[at], units[at], own)
-        sets, units = sets_of()
+    seeds = [(at, k) for at in range(len(x)) for k in range(len(sets[at]))]
+    ends = led_to(seeds, np.arange(len(x)))
+    for at, label in enumerate(labels):
+        labels[at] = _settled(label, sets[at], units[at], ends[[place == at for place, _ in seeds]])
+    sets, units = sets_of()
     seeds = [(to, k) for to in order.ravel().tolist() if before[to] >= 0 for k in range(len(sets[before[to]]))]
     ends = led_to(seeds, before)
     numbers, count = [np.zeros(len(each), int) for each in sets], 0

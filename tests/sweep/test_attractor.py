@@ -123,7 +123,10 @@ def test_from_an_orbit():
 def test_misuse():
     for options, message in (
         ({"discard": 10}, "discard=10"),
+        ({"discard": 2.5}, "discard=2.5"),
         ({"keep": 0}, "keep=0"),
+        ({"max_period": 2.5}, "max_period=2.5"),
+        ({"closeness": "1"}, "closeness='1'"),
         ({"x0": jnp.zeros((2, 2, 2))}, "shape"),
     ):
         start = options.pop("x0", START)

@@ -234,6 +234,11 @@ def test_states_that_still_drift_have_no_attractor():
     for strides in (1, 100):
         assert shares_of(drifting, 0.99, x, max_strides=strides) == {"no step": 0, "undecided": 1}
     assert shares_of(drifting, 0.99, x, max_strides=400) == {"attractor 1": 1, "no step": 0, "undecided": 0}
+    system = mapping(lambda x, p: 1 + p["r"] * (x - 1), 1)
+    for strides, number in ((100, 0), (400, 1)):
+        found = at_one(system, "r", 0.99, x["x"][:, None], n_strides=strides, keep=16)
+        assert_array_equal(found["attractor"], number)
+        assert_array_equal(found["result"], 0)
 
 
 def test_a_chaotic_attractor_of_few_states_is_one():
