@@ -102,6 +102,11 @@ class Points(Shown, Generic[Special]):
         """`special_points` if they have been located; otherwise `None`, without a search."""
         return self.special_points if _searched in computed(self) else None
 
+    def _notes(self) -> list[str]:
+        """The unresolved intervals in words, if special points have been searched."""
+        intervals = () if self.located is None else self.unresolved
+        return [f"not located: a special point between {a:.10g} and {b:.10g}" for a, b in intervals]
+
     @property
     def _points(self) -> dict[str, Any]:
         return computed_once(_columns_of, self)

@@ -36,15 +36,10 @@ def branch_tables(branch, end: str | None = None) -> tuple[Table, ...]:
     if special is None:
         notes = ["special points are located by branch.special_points"]
     else:
-        notes = unresolved_notes(branch) + ([] if special else ["no special points"])
+        notes = branch._notes() + ([] if special else ["no special points"])
     title = f"Branch: {len(values)} points, {' -> '.join(problem.sequence)}, {problem.strides} stride(s)"
     whole = Table(title, rows, units=("",), notes=notes)
     return (whole, special_points_table(special)) if special else (whole,)
-
-
-def unresolved_notes(found) -> list[str]:
-    """The unresolved intervals of a branch or locus, in words."""
-    return [f"not located: a special point between {a:.10g} and {b:.10g}" for a, b in found.unresolved]
 
 
 def special_points_table(points: Sequence) -> Table:

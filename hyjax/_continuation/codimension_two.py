@@ -221,13 +221,15 @@ def turning_from(a: Place) -> Test:
 
 def apart(kind: str, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The multipliers that are critical all along a locus, and the others."""
-    k: list[int] = []
-    if kind in SHIFTS:
-        k = [int(np.argmin(np.abs(multipliers - SHIFTS[kind])))]
-    elif kind == PAIR:
-        pairs = itertools.combinations(range(len(multipliers)), 2)
-        k = [*min(pairs, key=lambda pair: abs(np.prod(multipliers[[*pair]]) - 1))]
-    return multipliers[k], np.delete(multipliers, k)
+    return least_of(
+        multipliers, 1 if kind in SHIFTS else 2 * (kind == PAIR), lambda mu: np.prod(mu) - SHIFTS.get(kind, 1)
+    )
+
+
+def least_of(values: np.ndarray, count: int, function: Callable) -> tuple[np.ndarray, np.ndarray]:
+    """So many of the values, those of which a function is least in modulus, and the others."""
+    k = [*min(itertools.combinations(range(len(values)), count), key=lambda k: abs(function(values[[*k]])))]
+    return values[k], np.delete(values, k)
 
 
 def _meeting(kind: str, other: str) -> str:

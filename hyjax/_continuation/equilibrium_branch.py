@@ -146,6 +146,12 @@ class Equilibria(Points[EquilibriumPoint]):
         """Eigenvalues, largest real part first, shape `(points, k)`."""
         return np.asarray(self.equilibria.eigenvalues)
 
+    def _special_table(self) -> tuple[Table, ...]:
+        """The special points that have been located, one in each row."""
+        heads = ("special point", ", ".join(self.parameters), "meaning")
+        rows = [(each.kind, ", ".join(f"{v:.13g}" for v in each.values), each.meaning) for each in self.located or ()]
+        return (Table("", rows, heads),) if rows else ()
+
 
 class EquilibriumBranch(Equilibria):
     r"""A branch of equilibria of a mode over a parameter $\lambda$, from `continuation`.
@@ -212,9 +218,10 @@ class EquilibriumBranch(Equilibria):
             ("stable", f"{int(self.stable.sum())} of {len(self)} points"),
             ("result", described_code(self.result)),
         ]
-        points = [(point.kind, f"{float(point.value):.13g}", point.meaning) for point in self.special_points]
-        whole = Table(f"Branch of equilibria: {len(self)} points, mode {start.mode}", rows)
-        return (whole, Table("", points, ("special point", self.parameter, "meaning"))) if points else (whole,)
+        # Their search takes little computation.
+        _ = self.special_points
+        whole = Table(f"Branch of equilibria: {len(self)} points, mode {start.mode}", rows, notes=self._notes())
+        return (whole, *self._special_table())
 
 
 @short_run
@@ -314,14 +321,14 @@ def _witness(equation: Balance, v: Array, jacobian: Array, tangent: Array) -> tu
 
 def _limits(equation: Balance, v: Array) -> Array:
     """The limits of the mode, those that are not armed too."""
-    x, params, _ = equation.split(v)
-    return limits_of(equation.start.system, equation.start.mode, x, params, armed=False)
+    x, values = equation.split(v)
+    return limits_of(equation.start.system, equation.start.mode, x, equation.params_at(values), armed=False)
 
 
 def _point(equation: Balance, kind: str, limit: int, place: Place) -> EquilibriumPoint | None:
     """The special point at a place; `None` for a guard that is not armed there."""
     v, residual = jnp.asarray(place.near.v), jnp.asarray(place.near.residual)
-    _, params, value = equation.split(v)
+    _, (value,) = equation.split(v)
     found, nan = equation.at(v), jnp.full((), jnp.nan, v.dtype)
     frequency, coefficient, form, beyond = nan, nan, None, None
     if kind == "hopf":
@@ -342,7 +349,7 @@ def _point(equation: Balance, kind: str, limit: int, place: Place) -> Equilibriu
     else:
         if not np.isfinite(found.limits[limit]):
             return None
-        beyond, meaning = _beyond(found, params, equation.free, limit)
+        beyond, meaning = _beyond(found, found.params, equation.free, limit)
     return EquilibriumPoint(
         value, found, frequency, coefficient, residual, v, equation, form, beyond, kind=kind, meaning=meaning
     )
@@ -369,11 +376,10 @@ def _of_hopf(coefficient: float, growth: float, others_decay: bool, size: float)
 def _rate(equation: Balance, v: Array):
     """The equation in the units of the system, `(y, value) -> rate`; and the point."""
     start = equation.start
-    x, _, value = equation.split(v)
+    x, (value,) = equation.split(v)
 
     def rate(y, value):
-        params = with_leaves(equation.params, equation.free, value[None])
-        return balance(start.system, start.mode, x.at[: y.size].set(y), params)
+        return balance(start.system, start.mode, x.at[: y.size].set(y), equation.params_at(value[None]))
 
     return rate, x[: v.size - 1], value
 

@@ -23,7 +23,6 @@ import dataclasses
 import itertools
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -33,20 +32,12 @@ from .._results.registry import draw
 from .._results.table import Table
 from .._system.results import described_code
 from .._system.types import Scalar
-from .._system.where import one_leaf, Where
-from ..phase.equilibrium import rounding
-from .branch_report import unresolved_notes
-from .codimension_two import Condition, search_locus, STILL, Test, turning_from
-from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
+from .codimension_two import Condition, least_of, search_locus, STILL, Test, turning_from
+from .curve import Curve, PseudoArclength
 from .equilibrium_branch import Equilibria, equilibrium_on, EquilibriumPoint, hopf_form
 from .location import Followed, nothing, Place, places_of
 from .unfolding import Balance
 
-# The curves that pass through a point, and what each point of codimension two is.
-CURVES = {
-    "fold": ("fold",), "hopf": ("hopf",), "bogdanov-takens": ("fold", "hopf"), "generalized-hopf": ("hopf",),
-    "fold-hopf": ("fold", "hopf"),
-}  # fmt: skip
 # The largest residual, in units of that of an equilibrium: the condition has second derivatives.
 LOOSER = 16.0
 MEANINGS = {
@@ -144,42 +135,8 @@ class EquilibriumLocus(Equilibria):
         names = ", ".join(self.parameters)
         ends = [", ".join(f"{each:.10g}" for each in row) for row in self.values[[0, -1]]]
         rows = [(names, f"({ends[0]}) to ({ends[1]})"), ("result", described_code(self.result))]
-        notes = () if self.located is None else unresolved_notes(self)
-        whole = Table(
-            f"Locus of {self.kind}: {len(self.values)} points, mode {self.unfolding.start.mode}", rows, notes=notes
-        )
-        points = [(each.kind, ", ".join(f"{v:.13g}" for v in each.value), each.meaning) for each in self.located or ()]
-        return (whole, Table("", points, ("special point", names, "meaning"))) if points else (whole,)
-
-
-def equilibrium_locus(
-    point: EquilibriumPoint, where: Where, stop: Stop, kind: str | None, method: PseudoArclength, throw: bool
-) -> EquilibriumLocus:
-    """`locus` of a point of equilibria."""
-    known = CURVES.get(point.kind, ())
-    kind = known[0] if kind is None and len(known) == 1 else str(kind)
-    if kind not in known:
-        remedy = f"kind={kind} must be one of {', '.join(known)}." if known else "no curve is followed from there."
-        raise ValueError(f"locus: at a {point.kind} point of equilibria {remedy}")
-    old, start = point.unfolding, point.equilibrium
-    second = one_leaf(where, start.params, "locus")
-    first, *own = [each for each in old.free if each != second] or [None]
-    if first is None or own:
-        raise ValueError(
-            "locus: where picks the parameter of the branch; pick a second one, and at a point of a locus one of its two."
-        )
-    leaves = jax.tree.leaves(start.params)
-    values = jnp.stack([jnp.asarray(leaves[each], start.x.dtype) for each in (first, second)])
-    interval = interval_to(stop, values[1], "locus", behind=0.0)
-    scale = jnp.stack([old.scale[old.free.index(first)], interval.span])
-    balance = Balance(start, (first, second), old.state_scale, old.time_scale, values - 4 * scale, scale)
-    v0 = balance.join(start.x, values)
-    natural, accept = jnp.zeros_like(v0).at[-1].set(1), jnp.asarray(LOOSER * rounding(start.x), v0.dtype)
-    ways, equation = interval.ways[:, None] * natural, Condition(balance, None, kind)
-    starts, borders = (jnp.broadcast_to(each, ways.shape) for each in (v0, natural))
-    curves = curves_from(equation, starts, borders, ways, interval, method, accept)
-    found = EquilibriumLocus(unfolding=balance, curves=curves, accept=accept, kind=kind, method=method)
-    return raise_branch("locus", found) if throw else found
+        caption = f"Locus of {self.kind}: {len(self.values)} points, mode {self.unfolding.start.mode}"
+        return (Table(caption, rows, notes=self._notes()), *self._special_table())
 
 
 @short_run
@@ -191,9 +148,7 @@ def _witness(equation: Condition, v: Array, jacobian: Array, tangent: Array) -> 
 
 def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The eigenvalues that are critical all along a locus, and the others."""
-    pairs = itertools.combinations(range(len(values)), 2)
-    k = [int(np.argmin(np.abs(values)))] if kind == "fold" else [*min(pairs, key=lambda k: abs(np.sum(values[[*k]])))]
-    return values[k], np.delete(values, k)
+    return least_of(values, 1 if kind == "fold" else 2, np.sum)
 
 
 def _alone(equation: Condition, v: Array) -> tuple[Balance, Array]:

@@ -4,6 +4,8 @@ The unknowns are the orbit and both parameters; $H(y, \lambda_1, \lambda_2) = 0$
 the special point, see `codimension_two.py`.
 """
 
+import dataclasses
+import functools as ft
 import math
 from typing import overload
 
@@ -18,18 +20,19 @@ from .._results.shown import is_traced
 from .._results.table import Table
 from .._system.types import Scalar
 from .._system.where import one_leaf, Where
+from ..phase.equilibrium import rounding
 from .branch import orbit_at, Orbits
-from .branch_report import special_points_table, unresolved_notes
+from .branch_report import special_points_table
 from .codimension_two import apart, at_end, Condition, PAIR, special_points_along, witness
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import EquilibriumPoint
-from .equilibrium_locus import equilibrium_locus, EquilibriumLocus
+from .equilibrium_locus import CROSSING, EquilibriumLocus, LOOSER
 from .grazing import Touch
-from .location import Followed
+from .location import Followed, NOTHING
 from .special_points import SpecialPoint
-from .unfolding import SHIFTS, Unfolding
+from .unfolding import Equation, SHIFTS, Unfolding
 
-# The curves that meet at points of codimension two. At a cusp one curve turns.
+# The curves that pass through points, of orbits or of equilibria. At a cusp one curve turns.
 CURVES = {
     "resonance-1:1": ("fold", PAIR),
     "resonance-1:2": ("period-doubling", PAIR, f"doubled-{PAIR}"),
@@ -40,6 +43,10 @@ CURVES = {
     "fold-flip": ("fold", "period-doubling"),
     "fold-neimark-sacker": ("fold", PAIR),
     "flip-neimark-sacker": ("period-doubling", PAIR),
+    "hopf": ("hopf",),
+    "bogdanov-takens": ("fold", "hopf"),
+    "generalized-hopf": ("hopf",),
+    "fold-hopf": ("fold", "hopf"),
 } | {kind: (kind,) for kind in (*SHIFTS, PAIR)}
 # Where a locus of grazing meets another one: the curve of grazing is followed.
 MEETINGS = ("fold-", "flip-", "neimark-sacker-")
@@ -94,14 +101,14 @@ def locus(
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
-    if isinstance(point, EquilibriumPoint):
-        return equilibrium_locus(point, where, stop, kind, method, throw)
-    known = curves_through(point)
+    known, of_equilibria = curves_through(point), isinstance(point, EquilibriumPoint)
     kind = known[0] if kind is None and len(known) == 1 else str(kind)
     if kind not in known:
         remedy = f"kind={kind} must be one of {', '.join(known)}." if known else "no curve is followed from there."
-        raise ValueError(f"locus: at a {point.kind} point {remedy}")
-    old = point.unfolding
+        raise ValueError(f"locus: at a {point.kind} point {'of equilibria ' * of_equilibria}{remedy}")
+    if kind == "fold" and _branches_cross(point):
+        raise ValueError(f"locus: at this {point.kind} point branches cross along another curve, and there is no fold.")
+    old: Equation = point.unfolding
     second = one_leaf(where, old.params, "locus")
     first, *own = [each for each in old.free if each != second] or [None]
     if first is None or own:
@@ -114,32 +121,48 @@ def locus(
     # A curve of doubled orbits begins beside the point, and may go to either side.
     interval = interval_to(stop, origin[1], "locus", behind=1.0 if doubled else 0.0)
     times = 2 if doubled else 1
-    problem = Problem(old.problem.system, old.problem.sequence, times * old.problem.strides)
     scale = jnp.stack([old.scale[old.free.index(first)], interval.span])
-    unfolding = Unfolding(
-        problem, params, (first, second), old.integrator, old.state_scale * math.sqrt(times), origin, scale
-    )
+    if isinstance(point, EquilibriumPoint):
+        # Residuals are relative to the unknowns: the scaled parameters are not zero within the interval, as the state may be.
+        known = {"start": point.equilibrium, "free": (first, second), "origin": origin - 4 * scale, "scale": scale}
+        unfolding: Equation = dataclasses.replace(old, **known)
+        touch, loosest, made = None, LOOSER * rounding(y), EquilibriumLocus
+    else:
+        problem = Problem(old.problem.system, old.problem.sequence, times * old.problem.strides)
+        size = old.state_scale * math.sqrt(times)
+        unfolding = Unfolding(problem, params, (first, second), old.integrator, size, origin, scale)
+        touch, loosest = point.touch, 1e5 * sum(old.integrator.tolerances(y.dtype))
+        made = ft.partial(Locus, touch=touch)
     v0 = unfolding.join(jnp.concatenate([y] * times), origin)
     natural = jnp.zeros_like(v0).at[-1].set(1)
-    equation = Condition(unfolding, point.touch, kind.removeprefix("doubled-"))
-    accept = jnp.asarray(1e5 * sum(unfolding.integrator.tolerances(v0.dtype)), v0.dtype)
-    w = point.kernel[0, : y.size]
-    away = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w) if doubled else natural
+    equation, accept = Condition(unfolding, touch, kind.removeprefix("doubled-")), jnp.asarray(loosest, v0.dtype)
+    away = natural
+    if doubled:
+        w = point.kernel[0, : y.size]  # pyright: ignore[reportAttributeAccessIssue]
+        away = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w)
     ways = away[None] if doubled else interval.ways[:, None] * natural
     for amplitude in AMPLITUDES if doubled else (0.0,):
         start, border = (jnp.broadcast_to(each, ways.shape) for each in (v0 + amplitude * away, away))
         curves = curves_from(equation, start, border, ways, interval, method, accept)
         if is_traced(curves) or curves.started.all():
             break
-    found = Locus(unfolding, curves, accept, equation.kind, method, point.touch)
+    found = made(unfolding, curves, accept, equation.kind, method)
     return raise_branch("locus", found) if throw else found
 
 
-def curves_through(point: SpecialPoint) -> tuple[str, ...]:
+def curves_through(point: SpecialPoint | EquilibriumPoint) -> tuple[str, ...]:
     """The kinds of the curves over two parameters that pass through a point or begin there."""
-    if point.touch is None:
+    if isinstance(point, EquilibriumPoint) or point.touch is None:
         return CURVES.get(point.kind, ())
     return (next(point.kind.removeprefix(each) for each in (*MEETINGS, "") if point.kind.startswith(each)),)
+
+
+def _branches_cross(point: SpecialPoint | EquilibriumPoint) -> bool:
+    """Whether branches cross at a point of codimension two: the derivative by state and both parameters is singular."""
+    if isinstance(point, EquilibriumPoint):
+        return point.meaning == CROSSING
+    sizes = np.ones(1) if is_traced(point) else np.linalg.svd(point.jacobian, compute_uv=False)
+    return len(curves_through(point)) > 1 and bool(np.any(sizes[..., -1] < np.finfo(sizes.dtype).eps ** NOTHING))
 
 
 class Locus(Orbits):
@@ -171,8 +194,7 @@ class Locus(Orbits):
     def _tables(self):
         values = self.values
         ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in values[[0, -1]])
-        notes = () if self.located is None else unresolved_notes(self)
-        whole = Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", [], notes=notes)
+        whole = Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", [], notes=self._notes())
         return (whole, special_points_table(self.located)) if self.located else (whole,)
 
     @property

@@ -214,12 +214,14 @@ class Balance(eqx.Module):
         A = jacobian[:, : len(jacobian)]
         return A if kind == "fold" else jax.jvp(of_pair, (jnp.eye(len(A), dtype=A.dtype),), (A,))[1]
 
-    def split(self, v: Array) -> tuple[Array, Params, Scalar]:
-        """State, parameters and the value of the first free one, from `v`."""
+    def split(self, v: Array) -> tuple[Float[Array, " n"], Float[Array, " free"]]:
+        """The state and the values of the free parameters, from `v`."""
         k = v.size - len(self.free)
-        values = self.origin + v[k:] * self.scale
-        x = self.start.x.at[:k].set(v[:k] * self.state_scale)
-        return x, with_leaves(self.params, self.free, values), values[0]
+        return self.start.x.at[:k].set(v[:k] * self.state_scale), self.origin + v[k:] * self.scale
+
+    def params_at(self, values: Array) -> Params:
+        """The parameters, with the free ones set to `values`."""
+        return with_leaves(self.params, self.free, values)
 
     def join(self, x: Array, values: Array) -> Array:
         """The unknowns `v` of a state and values of the free parameters."""
@@ -228,8 +230,10 @@ class Balance(eqx.Module):
 
     def residual(self, v: Array) -> tuple[Array, Reached]:
         """The scaled `F`, shape `(k,)`."""
-        x, params, _ = self.split(v)
-        rate = balance(self.start.system, self.start.mode, x, params) * (self.time_scale / self.state_scale)
+        x, values = self.split(v)
+        rate = balance(self.start.system, self.start.mode, x, self.params_at(values)) * (
+            self.time_scale / self.state_scale
+        )
         return rate, Reached(jnp.max(jnp.abs(rate)), code_of(0))
 
     def evaluate(self, v: Array) -> tuple[Array, Array, Reached]:
@@ -243,5 +247,5 @@ class Balance(eqx.Module):
 
     def at(self, v: Array, scale: Array | float = 0.0) -> Equilibrium:
         """The equilibrium at a point of its branch. `scale`: the least size of the state."""
-        x, params, _ = self.split(v)
-        return equilibrium_at(self.start.system, self.start.mode, x, params, scale)
+        x, values = self.split(v)
+        return equilibrium_at(self.start.system, self.start.mode, x, self.params_at(values), scale)

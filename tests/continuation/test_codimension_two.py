@@ -200,10 +200,10 @@ def test_flip_with_a_pair(kind):
 @pytest.mark.parametrize("kind", ["cusp", "generalized-flip"])
 def test_two_points_within_a_step(kind):
     r"""Folds of $x + a + bx + g$, at $b = -g'(x)$, have cusps at $g''(x) = 0$; doublings of $-(1 + a)x + f(b)x^3 + x^5$ are
-    generalized at $f(b) = 0$. Both functions are $f(x) = (x - 0.047)^2 - 0.001$."""
-    f = lambda x: (x - 0.047) ** 2 - 1e-3
+    generalized at $f(b) = 0$. Both functions are $f(x) = (x - 0.047)^2 - 2 \cdot 10^{-5}$."""
+    f = lambda x: (x - 0.047) ** 2 - 2e-5
     if kind == "cusp":
-        g, slope = lambda x: (x - 0.047) ** 4 / 12 - 1e-3 * x**2 / 2, lambda x: (x - 0.047) ** 3 / 3 - 1e-3 * x
+        g, slope = lambda x: (x - 0.047) ** 4 / 12 - 2e-5 * x**2 / 2, lambda x: (x - 0.047) ** 3 / 3 - 2e-5 * x
         step = mapping(lambda u, p: u * (1 + p["b"]) + p["a"] + g(u), 1)
         params = {"a": -0.8 * slope(-0.9) - g(-0.8), "b": -slope(-0.9)}
         locus = locus_from(step, [-0.8], params, "fold", "a", "b", 0.3, (-1.0, params["b"] + 0.1))
@@ -214,12 +214,22 @@ def test_two_points_within_a_step(kind):
         at = locus.values[:, 1]
     # No point of the curve lies between the zeros.
     assert np.all(f(at) > 0)
-    zeros = 0.047 + np.sqrt(1e-3) * np.array([-1, 1])
+    zeros = 0.047 + np.sqrt(2e-5) * np.array([-1, 1])
     points = {each.kind for each in locus.special_points}, len(locus.special_points), locus.unresolved
     assert points == ({kind}, 2, ())
     found = [each.orbit.x[0] if kind == "cusp" else each.values[1] for each in locus.special_points]
-    # From rounding of a function whose slope is 0.06.
+    # From rounding of a function whose slope is 0.009.
     assert_allclose(np.sort(found), zeros, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_branches_cross_on_a_curve_of_doublings():
+    """(1 + n) x - x^3 and -(1 + m) y + y^3: at m = n = 0 there is no fold, and the coefficient 1 of doublings is not zero."""
+    step = mapping(lambda u, p: u * jnp.stack([1 + p["n"] - u[0] ** 2, -1 - p["m"] + u[1] ** 2]), 2)
+    locus = locus_from(step, [0.0, 0.0], {"m": -0.1, "n": -0.37}, "period-doubling", "m", "n", 0.3, 0.4)
+    check(locus, ("fold-flip", 0, 0))
+    with pytest.raises(ValueError, match="branches cross along another curve, and there is no fold"):
+        hj.locus(locus.special_points[0], where=lambda p: p["n"], stop=0.6, kind="fold")
 
 
 @pytest.mark.slow

@@ -142,6 +142,8 @@ def test_branches_cross_on_a_curve_of_hopf_points():
     # The eigenvalue n is a test function itself.
     assert both.kind == "fold-hopf" and np.max(np.abs(both.values)) < 1e-12
     assert "branches of equilibria cross" in both.meaning
+    with pytest.raises(ValueError, match="branches cross along another curve, and there is no fold"):
+        hj.locus(both, where=lambda p: p["n"], stop=0.6, kind="fold")
 
 
 @pytest.mark.medium
