@@ -1,4 +1,4 @@
-"""Which recorded events are none of the model, and before which an event of the model was not recorded.
+"""Which recorded events are none of the model, before which an event of the model was not recorded, and which change places.
 
 Each recorded event is followed from the one before it that is kept, with its recorded time: the model's next events, and those
 after them, are compared with the next recorded ones. The cheapest chain from the first row to the last wins, by a search that
@@ -35,6 +35,7 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
     rows = [row for row, label in enumerate(record.labels) if label is not None]
     times, kinds = np.asarray(record.values[:, 0]), [labels.index(record.labels[row]) for row in rows]
     params = problem.params_of_record(theta, k)
+    off = lambda a, b, since: float(abs(a - b) / max(a - since, b - since, np.finfo(float).tiny))
     first = problem.first_node(problem.start.numbers[k], problem.start.times[k], params)
     known: dict[int, list[_Chain]] = {-1: [_Chain(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]}
     ends: list[tuple[float, Matching, int]] = []
@@ -53,22 +54,28 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
         found, good = _following(problem, params, nodes, jnp.array([kinds[j] for _, j in padded]))
         reached, good = jax.tree.map(np.asarray, found), np.asarray(good)
         for lane, (chain, j) in enumerate(lanes):
-            recorded = times[rows[j]] - float(chain.node.t)
             for m in range(MOST):
                 if not good[m, lane]:
                     break
                 node = jax.tree.map(lambda leaf, m=m, lane=lane: leaf[m, lane], reached)
-                interval = max(float(node.t) - float(chain.node.t), np.finfo(float).tiny)
-                off = abs(recorded - interval) / max(interval, recorded, np.finfo(float).tiny)
-                skips, spurious = chain.matching
+                skips, spurious, turned = chain.matching
                 skips = skips | ({rows[j]: m} if m else {})
-                matching = Matching(skips, (*spurious, *rows[i + 1 : j]))
-                cost = chain.cost + off + PENALTY * (m + j - i - 1)
+                matching = Matching(skips, (*spurious, *rows[i + 1 : j]), turned)
+                cost = chain.cost + off(node.t, times[rows[j]], chain.node.t) + PENALTY * (m + j - i - 1)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
                 known.setdefault(j, []).append(_Chain(cost, after, matching))
+            # The next two events in the other order.
+            first, beside = lane - 1, j == i + 2 and rows[j] == rows[j - 1] + 1 and kinds[j] != kinds[j - 1]
+            if beside and good[0, first] and good[0, lane] and reached.t[0, lane] <= reached.t[0, first]:
+                parts = zip((first, lane), (j - 1, j), strict=True)
+                cost = chain.cost + sum(off(reached.t[0, each], times[rows[row]], chain.node.t) for each, row in parts)
+                node = jax.tree.map(lambda leaf, k=first: leaf[0, k], reached)
+                after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
+                turned = (*chain.matching.turned, rows[j])
+                known.setdefault(j, []).append(_Chain(cost, after, chain.matching._replace(turned=turned)))
     ends += [(chain.cost, chain.matching, len(rows) - 1) for chain in known.get(len(rows) - 1, [])]
-    _, (skips, spurious), j = min(ends, key=lambda end: end[0])
-    return Matching(skips, (*spurious, *rows[j + 1 :]))
+    _, matching, j = min(ends, key=lambda end: end[0])
+    return matching._replace(spurious=(*matching.spurious, *rows[j + 1 :]))
 
 
 @short_run

@@ -33,9 +33,9 @@ from .._system.where import Where
 from .alignment import match
 from .fitted import Fitted, fitted_of
 from .gauss_newton import Free
-from .least_squares import Division, FitProblem, solve, solve_bounded, Start
+from .least_squares import Division, FitProblem, solve, solve_bounded, Start, TINY
 from .links import FlowLinks, MapLinks, measured_of
-from .recording import links_of, Matching, Recording, recording, ways_of
+from .recording import BESIDE, links_of, Matching, Recording, recording, ways_of
 
 Data = Any
 
@@ -64,13 +64,15 @@ def fit(
     where events pass samples.
 
     The data are a table of instants in time, each an event or a sample between events. Events are compared with events, the
-    $k$-th with the $k$-th: their times, and what was measured there. Samples between two events are compared on the clock of
-    the model, at the same part of the interval between its two events, so that no event passes a sample; in a record without
-    events, at their own times. Derivatives are exact, and the method is Levenberg and Marquardt's.
+    $k$-th with the $k$-th: their times, and what was measured there; different kinds within three deviations of each other may
+    have any order. Samples between two events are compared on the clock of the model, at the same part of the interval between
+    its two events, so that no event passes a sample; in a record without events, at their own times. Derivatives are exact, and
+    the method is Levenberg and Marquardt's.
 
     Where a fit of event after event fails, or an event is off by a quarter of an interval or by eight deviations, events that
-    were not recorded and rows that are no events are searched for, and named in `matching`; not under `jit`. A sample that is
-    nearer to an event than three deviations of its time is left out: the time does not tell on which side of the jump it was.
+    were not recorded and rows that are no events are searched for, and named in `matching`, and events whose order is the other
+    one at the guess; not under `jit`. A sample that is nearer to an event than three deviations of its time is left out: the time
+    does not tell on which side of the jump it was.
 
     **Arguments:**
 
@@ -99,9 +101,9 @@ def fit(
 
     **Returns:** `Fitted`, also under `jit` and `vmap` over the numbers of `data`, `params` and `x0`, by which `values` are
     differentiable in forward mode, without `bounds`. `result` is `successful`; `undetermined`, where a combination of the
-    parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, not under
-    `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an event of the data has none in the
-    model. `ValueError` for data that do not fit: the message names the column or the number.
+    parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, or the model
+    has more of a recorded kind, not under `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an
+    event of the data has none in the model. `ValueError` for data that do not fit: the message names the column or the number.
 
     **Example:**
 
@@ -155,9 +157,13 @@ def fit(
         lap = ReturnMap(system, sequence=model.sequence, strides=model.strides, integrator=integrator)
         closing = MapLinks(lap, link.measured)
     scales, prior = _scales(start, records, system, closing is not None), _prior(prior, unknowns)
+    # Kinds that share events would take each other's.
+    shared = np.any(np.sum([ways_of(label, system) for label in labels], axis=0) > 1)
+    within = None if divided or shared or not labels else BESIDE if noise is not None else 0.0
 
     def solved(matchings: Sequence[Matching], guesses) -> Fitted:
-        links = links_of(records, labels.index if labels else lambda label: 0, list(start.times), divided, matchings)
+        number = labels.index if labels else lambda label: 0
+        links = links_of(records, number, list(start.times), divided, matchings, within)
         problem = FitProblem(link, links, _stacked(params), unknowns, start, prior, closing, None, scales)
         if not any(each.spurious for each in matchings):
             _check_count(problem, guesses)
@@ -297,11 +303,11 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
     """The fit, with recorded events that have no partner in the model left out, and events that were not recorded passed, where a
     fit of event after event fails or leaves residuals that are no noise."""
     nothing = (Matching({}, ()),) * len(records)
-    found = solved(nothing, guesses)
-    if is_traced(found) or not labels or not _suspicious(found):
-        return dataclasses.replace(found, matching=shown(nothing))
+    found = dataclasses.replace(solved(nothing, guesses), matching=shown(nothing))
+    if is_traced(found) or not labels or not (_suspicious(found) or _events_left(found, labels)):
+        return found
     assert found.problem is not None
-    best, done = dataclasses.replace(found, matching=shown(nothing)), [nothing]
+    best, done = found, [nothing]
     for theta in (guesses[0], found.values / found.problem.unknowns.scale):
         for _ in range(ROUNDS):
             if not np.all(np.isfinite(np.asarray(theta))):
@@ -314,15 +320,20 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
             other = dataclasses.replace(solved(matchings, guesses), matching=shown(matchings))
             theta = other.values / found.problem.unknowns.scale
             # Each row that is left out, and each event that is passed, has to pay for itself.
-            better = best.result != RESULTS.successful or _marked_square(other) < _marked_square(best)
-            best = other if other.result == RESULTS.successful and better else best
-    if best.result == RESULTS.successful and best.matching != shown(nothing):
+            better = not _ended(best) or _marked_square(other) < _marked_square(best)
+            best = other if _ended(other) and better else best
+    if _ended(best) and best.matching != shown(nothing):
         # From there, event after event may succeed.
         whole = solved(nothing, best.values[None] / found.problem.unknowns.scale)
-        pays = whole.result == RESULTS.successful and _marked_square(best) >= float(whole.mean_square)
+        pays = _ended(whole) and _marked_square(best) >= float(whole.mean_square)
         best = dataclasses.replace(whole, matching=shown(nothing)) if pays else best
-    astray = best.result == RESULTS.successful and _events_off(best, beyond_noise=True)
+    astray = _ended(best) and (_events_off(best, beyond_noise=True) or _events_left(best, labels))
     return dataclasses.replace(best, result=RESULTS.unmatched_events) if astray else best
+
+
+def _ended(fit: Fitted) -> bool:
+    """Whether a least square was found, of parameters that the data determine, or not."""
+    return fit.result in (RESULTS.successful, RESULTS.undetermined)
 
 
 def _marked_square(fit: Fitted) -> float:
@@ -332,12 +343,15 @@ def _marked_square(fit: Fitted) -> float:
     if marks and fit.degrees < 1:
         return np.inf
     count = sum(len(each.labels) for each in fit.records)
-    return float(fit.mean_square) * count ** (3 * marks / max(int(fit.degrees), 1))
+    # Of two exact fits the one with fewer marks.
+    times = [np.asarray(each.values * (1.0 if fit.estimated else each.weights))[:, 0] for each in fit.records]
+    exact = TINY * max(np.nanmax(np.abs(each)) for each in times)
+    return (float(fit.mean_square) + exact**2) * count ** (3 * marks / max(int(fit.degrees), 1))
 
 
 def _suspicious(found: Fitted) -> bool:
     """Whether the fit failed, or an event is off by a quarter of the interval beside it, or by eight standard deviations."""
-    return not (found.result == RESULTS.successful or found.result == RESULTS.undetermined) or _events_off(found)
+    return not _ended(found) or _events_off(found)
 
 
 def _events_off(found: Fitted, beyond_noise: bool = False) -> bool:
@@ -361,6 +375,26 @@ def _events_off(found: Fitted, beyond_noise: bool = False) -> bool:
             noise, wild, wide = size < 4, np.any(size > 8), False
         astray |= bool(wide or np.any(far & ~noise) if beyond_noise else wild or np.any(far))
     return astray
+
+
+def _events_left(found: Fitted, labels: list) -> bool:
+    """Whether the model has more or fewer events of a recorded kind than the data: links to events of other kinds pass them."""
+    assert found.problem is not None
+    link, ways = found.problem.link, found.problem.system.ways
+    if len(labels) < 2 or not isinstance(link, FlowLinks) or found.problem.closing is not None:
+        return False
+    for k, (record, (skips, spurious)) in enumerate(zip(found.records, found.matching, strict=True)):
+        run, predicted = found.trajectory(k), np.asarray(found.predicted[k])[:, 0]
+        # At the end the record may have stopped between events.
+        deviation = float(found.deviation if found.estimated else 1 / record.weights[-1, 0])
+        end = np.nanmax(predicted) * (1 - 1e-6) - (BESIDE * deviation if deviation > 0 else 0)
+        met = np.column_stack([run.transitions, run.indices])[np.asarray(run.end_times) < end]
+        for label, mask in zip(labels, np.asarray(link.kinds), strict=True):
+            kept = {row for row, own in enumerate(record.labels) if own == label and predicted[row] < end} - {*spurious}
+            missed = sum(count for row, count in skips if row in kept)
+            if len(kept) + missed != np.sum(np.all(met[:, None] == ways[mask], axis=-1)):
+                return True
+    return False
 
 
 def shown(matchings: Sequence[Matching]) -> tuple:

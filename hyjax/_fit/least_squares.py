@@ -127,7 +127,7 @@ class FitProblem(eqx.Module):
         """The start of a record."""
         x = self.start.function(numbers, params)
         z = jnp.pad(x, (0, self.scales.size - 1 - x.size))
-        return Node(time, z, self.start.mode, self.start.way)
+        return Node(time, z, self.start.mode, self.start.way, jnp.array(False))
 
     def start_state(self, numbers: Float[Array, " numbers"], time: Time, params: Params) -> Array:
         """The state at the start of a record; of a closed orbit that after its jump."""
@@ -146,16 +146,30 @@ class FitProblem(eqx.Module):
             nothing = 0 * jnp.sum(free.theta)
             first = eqx.tree_at(lambda node: (node.t, node.z), first, (first.t + nothing, first.z + nothing))
             given = nodes * self.scales[: nodes.shape[1]]
-            begin = division and Node(given[:, 0], given[:, 1:], division.mode, division.way)
+            begin = division and Node(
+                given[:, 0], given[:, 1:], division.mode, division.way, jnp.zeros_like(division.mode, bool)
+            )
 
             def follow(node, each):
                 link, own = each
-                found = self.link(node if own is None else select(division.rolled, node, own), link, params)
-                after = found.node if own is None else self.likely(node, found.node, link)
-                return after, (found, after)
+                found = self.link(select(division.rolled, node, own), link, params)
+                after = self.likely(node, found.node, link)
+                # Free states where another event is owed would lose it.
+                owed = found.node.owed & (found.result == RESULTS.successful)
+                code = choose(owed, RESULTS.simultaneous_guards, found.result)
+                return after, (dataclasses.replace(found, result=code), after)
+
+            def follow_on(carry, link):
+                last, before = carry
+                node = select(link.joined, before, last)
+                found = self.link(node, link, params)
+                # Of events in any order, and of those at one time, the last that the model takes.
+                first = (found.node.t < last.t) | (found.node.owed & (found.node.t == last.t))
+                after = select(link.joined & first, last, found.node)
+                return (after, node), (found, after)
 
             if begin is None:
-                _, (reached, likely) = jax.lax.scan(follow, first, (links, None))
+                _, (reached, likely) = jax.lax.scan(follow_on, (first, first), links)
                 gaps, fits = jnp.zeros(0, time.dtype), jnp.array(True)
             else:
                 every = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, begin)
@@ -202,7 +216,7 @@ class FitProblem(eqx.Module):
             sources = jnp.array([names.index(self.system.transitions[k].source) for k in ways])
             lost = (way < 0) & (link.kind >= 0)
             mode, way = jnp.where(lost, sources[likely], mode), jnp.where(lost, likely, way)
-        return Node(jnp.where(link.kind == NONE, before.t, link.end), z, mode, way)
+        return Node(jnp.where(link.kind == NONE, before.t, link.end), z, mode, way, jnp.array(False))
 
     def residuals(self, free: Free, chain: Chain) -> Float[Array, " rows"]:
         """$r$: at the ends of links, at samples, and of the prior."""

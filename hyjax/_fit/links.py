@@ -26,12 +26,14 @@ Quantities = Float[Array, " quantities"]
 
 class Node(eqx.Module):
     """Where a link begins: time, state (padded with zeros to the largest dimension of a mode) and mode, just before the jump by
-    the `way`; -1 for none. (Hazard: free states just after a jump would lie beside the guard's surface, and fire at once.)"""
+    the `way`; -1 for none. (Hazard: free states just after a jump would lie beside the guard's surface, and fire at once.)
+    `owed`: whether another event was met with that of the jump, and is still to be taken."""
 
     t: Float[Array, "*links"]
     z: Float[Array, "*links size"]
     mode: Int[Array, "*links"]
     way: Int[Array, "*links"]
+    owed: Bool[Array, "*links"]
 
 
 class Reached(eqx.Module):
@@ -113,7 +115,8 @@ class FlowLinks(eqx.Module):
         return self.automaton.system
 
     def __call__(self, node: Node, link: Links, params: Params) -> Reached:
-        """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`."""
+        """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`. `simultaneous_guards`:
+        from a node at which another event is owed, which the link would not take."""
         event, count = link.kind >= 0, link.times.shape[-1]
         wanted = self.kinds[jnp.maximum(link.kind, 0)] & event
         longest, real = jnp.where(event, self.longest, 0), jnp.append(jnp.array(True), link.sample_rows >= 0)
@@ -137,17 +140,13 @@ class FlowLinks(eqx.Module):
             until = jnp.where(first, node.t + longest, jnp.maximum(time, now[0]))
             last, hits, before = self._advance(now, until, wanted & first, jnp.where(first, 1 + link.skip, 1), params)
             code = choose((code == RESULTS.successful) & there, last.result, code)
-            # What else was met at the time of the event would be lost at the end of the link.
-            owed = first & event & (last.instant.owed.left > 0)
-            code = choose((code == RESULTS.successful) & owed, RESULTS.simultaneous_guards, code)
             here = last.t, last.z, last.mode
             after = select(first, begin, here), jnp.where(first, last.t, met), code
             return after, (here, hits, before, self.measured(here[2], here[0], here[1], params))
 
+        code = choose(node.owed & (link.kind != NONE), RESULTS.simultaneous_guards, RESULTS.successful)
         # First to the event, then through the samples: one loop, so that the flow is compiled once.
-        (_, _, code), rows = jax.lax.scan(
-            one, (begin, node.t, RESULTS.successful), (jnp.arange(1 + count), parts, real)
-        )
+        (_, _, code), rows = jax.lax.scan(one, (begin, node.t, code), (jnp.arange(1 + count), parts, real))
         (end, hits, before, ending), sampled = (jax.tree.map(lambda leaf, k=k: leaf[k], rows) for k in (0, -1))
         ending = jnp.where(self.measured.before, self.measured(before.mode, end[0], before.z, params), ending)
         result = choose(event & (hits <= link.skip) & (code == RESULTS.successful), RESULTS.no_crossing, code)
@@ -156,7 +155,7 @@ class FlowLinks(eqx.Module):
         result = choose(absent & (result == RESULTS.successful), RESULTS.unexpected_transition, result)
         result = choose(link.kind == NONE, RESULTS.successful, result)
         t, z, mode = sampled[0]
-        after = select(event, before, Node(t, z, mode, jnp.full_like(node.way, -1)))
+        after = select(event, before, Node(t, z, mode, jnp.full_like(node.way, -1), jnp.array(False)))
         return Reached(select(link.kind == NONE, node, after), ending, rows[3][1:], result)
 
     def _advance(
@@ -172,14 +171,11 @@ class FlowLinks(eqx.Module):
             now, hits, before = carry
             after, row = follow_arc(automaton, now, k == self.max_jumps, start, until, params, self.integrator)
             hit = row.jumped & (row.way >= 0) & wanted[jnp.maximum(row.way, 0)]
-            return (
-                after,
-                hits + hit.astype(hits.dtype),
-                select(hit, Node(row.end, row.x_end, row.mode, row.way), before),
-            )
+            at_hit = Node(row.end, row.x_end, row.mode, row.way, after.instant.owed.left > 0)
+            return after, hits + hit.astype(hits.dtype), select(hit, at_hit, before)
 
         going = lambda carry: ~carry[0].done & (carry[1] < count)
-        carry = start, jnp.array(0), Node(t, z, mode, jnp.full_like(mode, -1))
+        carry = start, jnp.array(0), Node(t, z, mode, jnp.full_like(mode, -1), jnp.array(False))
         if self.integrator.loop == "lax":
             step = lambda carry: (one(carry[0], carry[1]), carry[1] + 1)
             return jax.lax.while_loop(lambda carry: going(carry[0]), step, (carry, jnp.array(0)))[0]
@@ -226,6 +222,6 @@ class MapLinks(eqx.Module):
         if step.sequence is not None and any(self.measured.early):
             ending = jnp.where(self.measured.before, self.measured(mode, t, pad(before), params), ending)
         none = link.kind == NONE
-        reached = select(none, node, Node(t, pad(before), mode, way))
+        reached = select(none, node, Node(t, pad(before), mode, way, jnp.array(False)))
         samples = jnp.zeros((link.times.shape[-1], ending.size), ending.dtype)
         return Reached(reached, ending, samples, choose(none, RESULTS.successful, through.result))

@@ -49,12 +49,14 @@ class Links(eqx.Module):
     """A record as a chain of links, each from an event, or the start, to the next event, with the samples between.
 
     **Attributes:** `kind`: of the event that ends the link, a row of `kinds`, `UNTIL` or `NONE`. `skip`: how many events of the
-    kind come before it. `start`, `end`: recorded times. `values`, `weights`: at its end. `times`, `sample_values`,
+    kind come before it. `joined`: whether it begins where the link before it does, so that the model may have both events in
+    any order. `start`, `end`: recorded times. `values`, `weights`: at its end. `times`, `sample_values`,
     `sample_weights`: of the samples, padded. `row`, `sample_rows`: in the recording, -1 for none.
     """
 
     kind: Int[Array, "*records links"]
     skip: Int[Array, "*records links"]
+    joined: Bool[Array, "*records links"]
     start: Float[Array, "*records links"]
     end: Float[Array, "*records links"]
     values: Float[Array, "*records links quantities"]
@@ -67,11 +69,12 @@ class Links(eqx.Module):
 
 
 class Matching(NamedTuple):
-    """Of a record: for rows the number of events before it that were not recorded; and the rows that are no events of the
-    model."""
+    """Of a record: for rows the number of events before it that were not recorded; the rows that are no events of the model;
+    and those whose event the model may have before that of the row before."""
 
     skips: dict[int, int]
     spurious: tuple[int, ...]
+    turned: tuple[int, ...] = ()
 
 
 def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -281,15 +284,16 @@ def _found(mask: np.ndarray, label: Any, pairs: list) -> np.ndarray:
 
 def links_of(
     records: Sequence[Recording], kind_of: Callable[[Any], int], starts: Sequence[Array], divided: bool,
-    matchings: Sequence[Matching],
+    matchings: Sequence[Matching], within: float | None,
 ) -> Links:  # fmt: skip
     """The links of records of one table. **Arguments:** `kind_of`: the number of the kind of a label. `starts`: the time at which
-    each record starts. `divided`: whether a record without events has many links."""
+    each record starts. `divided`: whether a record without events has many links. `within`: events that are not further apart
+    than so many deviations are `joined`; `None` for no events."""
     plans = [_plan(record, divided, set(own.spurious)) for record, own in zip(records, matchings, strict=True)]
     most = max(map(len, plans))
     samples = max((len(own) for plan in plans for _, own in plan), default=0)
     columns = [
-        _arrays(record, plan, start, own.skips, most, samples, kind_of)
+        _arrays(record, plan, start, own, most, samples, kind_of, within)
         for record, plan, start, own in zip(records, plans, starts, matchings, strict=True)
     ]
     return jax.tree.map(lambda *parts: jnp.asarray(_library(*parts).stack(parts)), *columns)
@@ -313,8 +317,8 @@ def _plan(record: Recording, divided: bool, spurious: set[int]) -> list[tuple[in
 
 
 def _arrays(
-    record: Recording, plan: list, start: Array, skips: Mapping[int, int], most: int, samples: int, kind_of: Callable
-) -> Links:
+    record: Recording, plan: list, start: Array, matching: Matching, most: int, samples: int, kind_of: Callable, within
+) -> Links:  # fmt: skip
     blank = most - len(plan)
     row = np.array([row for row, _ in plan] + [-1] * blank)
     ends = np.array([row if row >= 0 else own[-1] for row, own in plan] + [-1] * blank)
@@ -330,9 +334,18 @@ def _arrays(
     # Samples that are not there are at its start, so that nothing flows to them.
     times = xp.where(sample_rows >= 0, time[sample_rows], begin[:, None])
     of_samples = take(sample_rows, weights) * (np.arange(known.shape[1]) > 0).astype(known.dtype)
+    number, skip = np.arange(most), np.array([matching.skips.get(int(k), 0) for k in row])
+    joined = (row >= 0) & (np.roll(row, 1) >= 0) & (number > 0) & np.all(sample_rows < 0, axis=1) & (within is not None)
+    # Nearer to each other than their times tell, so that their order is not known.
+    deviation = xp.where(weights[ends, 0] > 0, 1 / xp.where(weights[ends, 0] > 0, weights[ends, 0], 1), 0)
+    near = end - begin <= (within or 0) * xp.hypot(deviation, xp.roll(deviation, 1))
+    joined = joined & (near | np.isin(row, matching.turned))
+    # From the start that they share events of a kind are counted.
+    first = xp.max(xp.where(joined | (number > number[:, None]), 0, number), axis=1)
+    before = (number < number[:, None]) & (number >= first[:, None]) & (np.array(kinds) == np.array(kinds)[:, None])
     columns = dict(
         kind=xp.where(xp.isfinite(end), np.array(kinds), NONE),
-        skip=np.array([skips.get(int(k), 0) for k in row]), start=begin, end=end,
+        skip=skip + xp.sum(xp.where(before, 1 + skip, 0), axis=1), joined=joined, start=begin, end=end,
         values=take(row, known), weights=take(row, weights), times=times,
         sample_values=take(sample_rows, known), sample_weights=of_samples, row=row, sample_rows=sample_rows,
     )  # fmt: skip

@@ -236,6 +236,65 @@ def test_events_that_nearly_coincide():
     )
 
 
+CLOCKS = hj.HybridSystem(
+    {"run": hj.Mode(lambda t, x, p: 1 / p, ("u", "v"))},
+    (
+        hj.Transition("run", "run", lambda t, x, p: 1 - x[0], lambda t, x, p: x.at[0].set(0.0)),
+        hj.Transition("run", "run", lambda t, x, p: 1 - x[1], lambda t, x, p: x.at[1].set(0.0)),
+    ),
+)
+
+
+def fit_clocks(first, second, guess):
+    """Two clocks of unknown periods, the times at which each strikes, in one record; each is its own kind."""
+    rows = sorted([(each, 0) for each in first] + [(each, 1) for each in second])
+    data = {"time": [time for time, _ in rows], "event": [kind for _, kind in rows]}
+    return hj.fit(
+        CLOCKS, data, jnp.array(guess), over=lambda p: p, x0=jnp.zeros(2), mode="run", noise=1e-3, throw=False,
+        integrator=hj.Integrator(max_time=20.0),
+    )  # fmt: skip
+
+
+@pytest.mark.medium
+def test_events_of_two_kinds_at_one_time():
+    """Every second strike of a clock is one of the other too; from guesses on both sides and from that with them together; and
+    with noise, by which the data have some in the other order."""
+    for guess in ([0.98, 2.03], [1.02, 1.97], [1.0, 2.0]):
+        found = fit_clocks([1.0, 2.0, 3.0, 4.0], [2.0, 4.0], guess)
+        assert found.result == "successful" and found.matching == (((), ()),)
+        assert_allclose(found.values, [1, 2], rtol=1e-10)
+    first, second = (np.array([1.0, 2.0, 3.0, 4.0]) + 1e-3 * np.array([0.3, 0.8, -1, -0.4])), [1.9995, 4.0005]
+    found = fit_clocks(first, second, [0.98, 2.03])
+    # Linear least squares of each clock alone.
+    k, n = np.arange(1, 5), np.arange(1, 3)
+    assert found.matching == (((), ()),)
+    assert_allclose(found.values, [k @ first / (k @ k), n @ second / (n @ n)], rtol=1e-10)
+    assert_allclose(found.standard_errors, 1e-3 / np.sqrt([k @ k, n @ n]), rtol=1e-9)
+
+
+@pytest.mark.medium
+def test_a_guess_with_the_other_order_of_events():
+    """1.1 and 1.02 for 1 and 1.08."""
+    found = fit_clocks(np.arange(1, 4) * 1.0, np.arange(1, 4) * 1.08, [1.1, 1.02])
+    assert found.result == "successful" and found.matching == (((), ()),)
+    assert_allclose(found.values, [1, 1.08], rtol=1e-10)
+
+
+@pytest.mark.medium
+def test_events_of_the_model_that_no_row_has():
+    """The period 1.25 has the strikes at 2.5 and 3.75, and one at 1.25, of which the data know nothing."""
+    found = fit_clocks(np.arange(1, 5) * 1.0, [2.5, 3.75], [0.98, 1.23])
+    assert found.result == "unmatched_events"
+
+
+@pytest.mark.medium
+def test_a_time_that_is_recorded_twice():
+    """One of the two is no event, also where a parameter is not determined."""
+    found = fit_clocks([1.0, 1.0, 2.0, 3.0, 4.0, 5.0], [], [0.98, 100.0])
+    assert found.result == "undetermined" and len(found.matching[0][1]) == 1
+    assert_allclose(found.values[0], 1, rtol=1e-10)
+
+
 @pytest.mark.medium
 def test_a_mark_pays_for_itself():
     """No false rows, but noise of a quarter of the last intervals: with few data the residuals fall to a seventh without row 1,
