@@ -21,7 +21,7 @@ from .._results.shown import computed, computed_once, lanes, Shown
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import leaf_names, Where
-from .curve import Curve, PseudoArclength, result_of
+from .curve import Curve, point_near, PseudoArclength, result_of
 from .detection import each_once, expected, explains, located, witness
 from .location import Followed, places_of, search
 from .special_points import locate_grazing, locate_swap, SpecialPoint
@@ -297,7 +297,9 @@ def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
     shortest = max(branch.method.min_step, 16 * float(jnp.finfo(v.dtype).eps))
     far = int(np.argmax(np.linalg.norm(inwards["v"] - inwards["v"][0], axis=1) > 10 * shortest))
     near, before = (jax.tree.map(lambda each, k=k: each[k], inwards) for k in (0, far))
-    point = locate_swap(branch.unfolding, near, before, orbit_at, shortest) if far else None
+    program = len(stuck), branch.method, branch.accept
+    nearer = lambda v, tangent: point_near(branch.unfolding, v, tangent, tangent, *program)
+    point = locate_swap(branch.unfolding, near, before, orbit_at, nearer, shortest) if far else None
     if point is None:
         point = locate_grazing(branch.unfolding, branch.orbit(i), v, tangent, 1e3 * branch.accept)
     return [] if point is None else [point]

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from .branch import Branch
 
 # A branch that ends where two events fall together ends nearer to it than so many of its shortest steps; and the time between
-# them is then less than this share of the period.
-SWAP, TOGETHER = 16, 1e-6
+# them is then less than this share of the period. Points nearer than steps of this length are extrapolated.
+SWAP, TOGETHER, NEAREST = 16, 1e-6, 1e-7
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
@@ -343,17 +343,26 @@ def locate_grazing(
 
 
 def locate_swap(
-    unfolding: Unfolding, near: dict, far: dict, orbit: Callable[..., PeriodicOrbit], shortest: float
-) -> SpecialPoint | None:
+    unfolding: Unfolding, near: dict, far: dict, orbit: Callable[..., PeriodicOrbit], nearer: Callable[..., Near],
+    shortest: float,
+) -> SpecialPoint | None:  # fmt: skip
     """The orbit in which two events fall together, so that the arc between them vanishes, beyond the last point `near` of a
     branch by no more than steps of the length `shortest`, from the line through that point and the point `far` before it; or
-    `None`. **Arguments:** `orbit`: of unknowns and strides."""
-    durations, before = (np.diff(each["aux"].elapsed, axis=-1, prepend=0) for each in (near, far))
-    shrinks = before - durations
-    share = float(np.min(np.where(shrinks > 0, durations / np.where(shrinks > 0, shrinks, 1), np.inf)))
-    step = float(np.linalg.norm(near["v"] - far["v"]))
-    if not share * step < SWAP * shortest:
-        return None
+    `None`. **Arguments:** `orbit`: of unknowns and strides. `nearer`: the point of the branch near unknowns, by a tangent."""
+    while True:
+        durations, before = (np.diff(each["aux"].elapsed, axis=-1, prepend=0) for each in (near, far))
+        shrinks = before - durations
+        share = float(np.min(np.where(shrinks > 0, durations / np.where(shrinks > 0, shrinks, 1), np.inf)))
+        step = float(np.linalg.norm(near["v"] - far["v"]))
+        if not share * step < SWAP * shortest:
+            return None
+        if share * step < SWAP * max(NEAREST, 16 * float(np.finfo(near["v"].dtype).eps)):
+            break
+        found = nearer(near["v"] + 0.9 * share * (near["v"] - far["v"]), near["tangent"])
+        if not found.found:
+            return None
+        # The next one is nearer, or there is none.
+        shortest, far, near = share * step / SWAP, near, found._asdict()
 
     def at(share: float) -> tuple[Array, Chain]:
         line = lambda a, b: a + share * (a - b) if np.issubdtype(a.dtype, np.floating) else a

@@ -24,9 +24,9 @@ def two_events(lost):
     return hj.ReturnMap(hj.HybridSystem(modes, ways), sequence=("none", "left", "both"))
 
 
-def branch_to_the_swap(lost):
+def branch_to_the_swap(lost, **steps):
     orbit = hj.periodic_orbit(two_events(lost), jnp.array([0.3, 0.0]), jnp.array(0.7))
-    return hj.continuation(orbit, where=lambda p: p, stop=0.3, throw=False)
+    return hj.continuation(orbit, where=lambda p: p, stop=0.3, throw=False, method=hj.PseudoArclength(**steps))
 
 
 @pytest.mark.slow
@@ -59,8 +59,10 @@ def test_a_swap_in_single_precision():
 
 @pytest.mark.slow
 def test_a_map_that_jumps_where_events_change_their_order():
-    """Where the events do not commute, the orbit beyond is another one, x = ((1 - lost) x + 1/2)/2, found from that."""
-    (point,) = branch_to_the_swap(0.1).special_points
+    """Where the events do not commute, the orbit beyond is another one, x = ((1 - lost) x + 1/2)/2, found from that. A branch of
+    which the shortest steps are long ends far from the point, and is followed to it."""
+    (point,) = branch_to_the_swap(0.1, step=0.03, min_step=1e-3).special_points
+    assert point.kind == "swap" and abs(float(point.value) - 0.5) < 1e-13
     other = hj.switch_branch(point, stop=0.3)
     assert_allclose(other.x[:, 0], 0.5 / 1.1, rtol=0, atol=1e-14)
     assert np.all(other.values < 0.5)
