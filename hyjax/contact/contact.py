@@ -43,7 +43,8 @@ class Contact(eqx.Module):
       rounding of the gap.
 
     A coefficient is a number, or a function `params -> ()` that returns a leaf of the parameters, such as
-    `lambda p: p.friction`; only such a leaf can be swept or differentiated.
+    `lambda p: p.friction`; only such a leaf can be swept or differentiated. Where it makes `static` less than `kinetic`, or
+    friction negative, the forces are `nonfinite`.
 
     **Example:**
 
@@ -123,9 +124,15 @@ class Contact(eqx.Module):
 
 
 def coefficient(value: Coefficient | None, params: Params, like: Float[Array, "..."]) -> Scalar:
-    """A coefficient as an array, with the dtype of `like`."""
-    number = value(params) if callable(value) else value
+    """A coefficient as an array, with the dtype of `like`; 0 where it is not given."""
+    number = value(params) if callable(value) else 0.0 if value is None else value
     return jnp.asarray(number, like.dtype)
+
+
+def kinetic(contact: Contact, params: Params, like: Float[Array, "..."]) -> Scalar:
+    """The coefficient of kinetic friction; NaN where it is negative, or above the static one so that it would reverse a slip."""
+    value, most = (coefficient(each, params, like) for each in (contact.kinetic, contact.static))
+    return jnp.where((value >= 0) & (value <= most), value, jnp.nan)
 
 
 def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:

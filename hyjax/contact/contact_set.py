@@ -18,7 +18,7 @@ from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem
 from .._system.types import Flag, Params, State, Time
-from .contact import coefficient, Contact, gap_rates, gaps, tangents
+from .contact import coefficient, Contact, gap_rates, gaps, kinetic, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .lemke import lemke
 from .mechanism import Mechanism
@@ -120,8 +120,10 @@ class ContactSet(eqx.Module):
 
     def numbers(self, name: str, params: Params, like: Array) -> Numbers:
         """A coefficient of all contacts, 0 where it is not given."""
-        values = [getattr(each, name) for each in self.contacts]
-        each = [ft.partial(coefficient, 0.0 if value is None else value) for value in values]
+        each = [
+            ft.partial(kinetic, contact) if name == "kinetic" else ft.partial(coefficient, getattr(contact, name))
+            for contact in self.contacts
+        ]
         return evaluate_alike(each, params, like)
 
     # Flow and guards

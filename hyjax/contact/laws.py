@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Flag, Params, Scalar
-from .contact import coefficient, Contact
+from .contact import coefficient, Contact, kinetic
 from .projection import holding, Projection, sliding
 
 # The normal force, then the tangential force if the contact has a slip.
@@ -24,9 +24,7 @@ def stick(projected: Projection) -> Forces:
 
 def slide(contact: Contact, projected: Projection, side: Scalar, params: Params) -> Forces:
     """The force under which the gap stays closed, with kinetic friction against a slip of sign `side`."""
-    return sliding(
-        projected.compliance, -projected.drift[0], coefficient(contact.kinetic, params, projected.drift), side
-    )
+    return sliding(projected.compliance, -projected.drift[0], kinetic(contact, params, projected.drift), side)
 
 
 def cone(contact: Contact, force: Forces, side: Scalar, params: Params) -> Scalar:
@@ -114,7 +112,7 @@ def impact(contact: Contact, projected: Projection, params: Params) -> tuple[For
     if contact.slips:
         way = gives_way(impulse)
         inside = cone(contact, impulse, way, params) >= 0
-        slips = sliding(projected.compliance, change[0], coefficient(contact.kinetic, params, impulse), way)
+        slips = sliding(projected.compliance, change[0], kinetic(contact, params, impulse), way)
         impulse, side = jnp.where(inside, impulse, slips), jnp.where(inside, 0, way)
     # What has no solution is NaN without that code.
     good = gains_nothing(projected, impulse) | ~jnp.all(jnp.isfinite(impulse))

@@ -158,6 +158,19 @@ def test_an_impact_without_a_solution_is_not_finite(poisson):
     assert code_of_state(impulse) == "nonfinite" and code_of_state(after) == "nonfinite"
 
 
+@pytest.mark.parametrize("poisson", [False, True])
+def test_friction_by_parameters_that_would_reverse_a_slip(poisson):
+    """Static friction 0.3 cannot stop the slip 0.4 of a unit impulse, and kinetic friction 0.9 would stop more than that; nor is
+    friction negative. The other parts of the batch are as without these: the slip is stopped, or goes on."""
+    body, rubs = Mechanism(lambda q, p: jnp.eye(2)), dict(static=lambda p: p[0], kinetic=lambda p: p[1])
+    foot = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], poisson=poisson, **rubs)
+    coefficients = jnp.array([[0.3, 0.9], [0.9, 0.9], [0.3, 0.1], [0.3, -0.1]])
+    velocity = lambda p: impact(body, jnp.zeros(2), jnp.array([0.4, -1.0]), p, foot)[0]
+    after = jax.vmap(velocity)(coefficients)
+    assert_allclose(after[1:3], [[0, 0], [0.3, 0]], rtol=0, atol=1e-15)
+    assert [code_of_state(after[k]) for k in (0, 3)] == ["nonfinite", "nonfinite"]
+
+
 def velocities_by_enumeration(rows, v, friction):
     """Of one impact of two contacts with friction, the velocities by all complementary bases of Stewart and Trinkle's problem."""
     (normal, slip), size = rows, 8
