@@ -189,9 +189,9 @@ class SmallestPush(Shown):
     `instant`: the time $\tau$ of the orbit, from its start; `before`, `after`: the states before and after the push. `edge`: the
     edge state to which the pushed orbit comes, `None` where none is known. `force`: $\nu$, of $u + \nu\,c_u = 0$. `strides`: $k$.
     `certified`: the smallest of 1e-12, 1e-11, ... for which the push smaller by that part comes back to the orbit, and the one
-    larger by it does not, by iteration; infinite where none does. `result`: `optimum_not_found` where Newton's method did not
-    converge, or a smaller push was seen to leave the basin, one that is not on the stable manifold of the edge state; then `push`
-    is that one. `pushed`, `border`, `orbit`, `names`: what was computed with.
+    larger by it does not, by iteration; infinite where none does. `result`: `optimum_not_found` where iteration does not
+    certify the push, Newton's method did not converge, or a smaller push was seen to leave the basin, one that is not on the
+    stable manifold of the edge state; then `push` is that one. `pushed`, `border`, `orbit`, `names`: what was computed with.
 
     **Example:**
 
@@ -343,12 +343,13 @@ def smallest_push(
     if missed:
         _, seen = bisected(inside, seen, 0.0, lambda v: pushed.fates(v)[0])
     v, force, strides, pushed = best if best is not None and not missed else (seen, np.nan, 0, pushed)
-    code = choose(jnp.asarray(missed), RESULTS.optimum_not_found, RESULTS.successful)
+    certified = _certified(pushed, v)
+    code = choose(jnp.asarray(missed or certified == np.inf), RESULTS.optimum_not_found, RESULTS.successful)
     before, push = pushed.state(jnp.asarray(v[-1])), jnp.asarray(v[:-1])
     after = before + push[: len(pushed.directions)] @ pushed.directions
     result = SmallestPush(
         push, jnp.sqrt(push @ push), jnp.asarray(v[-1]), before, after, edge, jnp.asarray(force), strides,
-        _certified(pushed, v), code, pushed, border, orbit, names,
+        certified, code, pushed, border, orbit, names,
     )  # fmt: skip
     return raise_failure("smallest_push", result) if throw else result
 
@@ -393,15 +394,16 @@ def _starts(pushed: Pushed, times) -> list[tuple[np.ndarray, np.ndarray]]:
     rays = list(itertools.product(times, units))
     if not rays:
         return []
-    sizes = largest * np.arange(1, SIZES + 1) / SIZES
-    tried = np.stack([np.append(size * unit, t) for t, unit in rays for size in sizes])
+    # No round numbers, which may lead onto an unstable orbit amid the basin although all others near them come back; and 0.
+    sizes = np.append(largest * (np.arange(1, SIZES + 1) / SIZES) ** 1.01, 0.0)
+    tried = np.stack([np.append(size * unit, t) for t, unit in rays for size in sizes[:-1]])
     back = pushed.fates(tried)[0].reshape(len(rays), SIZES)
     first = np.where(back.all(axis=1), SIZES, np.argmin(back, axis=1))
     found = []
     for k in np.argsort(first, kind="stable")[:STARTS]:
         if first[k] < SIZES:
             t, unit = rays[k]
-            inside, outside = (np.append(size * unit, t) for size in (sizes[first[k]] - sizes[0], sizes[first[k]]))
+            inside, outside = (np.append(size * unit, t) for size in sizes[[first[k] - 1, first[k]]])
             found.append(bisected(inside, outside, THIN * largest, lambda v: pushed.fates(v)[0]))
     return found
 

@@ -163,3 +163,20 @@ def test_a_push_that_is_not_the_smallest_near_it_is_not_followed():
     least = hj.smallest_push(rest, directions=("x0", "x1"), edge=edge, instants=(0.5,), largest=2.0)
     found = least.sweep(where=lambda p: p["a"], values=[2.0, 0.4], phases=[0.3, 0.8])
     assert_allclose(found["size"], np.broadcast_to([[np.sqrt(7) / 4], [1]], (2, 2)), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("largest", [4.0, 2.0])
+def test_an_unstable_orbit_amid_the_basin(largest):
+    """The orbit of two strides from g to -g of x -> -x (3 - (x / g)^2) / 2 attracts to the unstable orbits at -+g sqrt 5, but for
+    the unstable orbit at 0 and what leads to it. A push of -2 alone, a round number, leads there, and is none that leaves."""
+    system = mapping(lambda x, p: -x * (3 - (x / p["g"]) ** 2) / 2, 1)
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step.repeated(2), jnp.array([2.0, 0.0]), {"g": jnp.array(2.0)})
+    least = hj.smallest_push(orbit, directions=("x0",), largest=largest, throw=False)
+    if largest == 2.0:
+        assert str(least.result) == "optimum_not_found" and least.certified == np.inf
+    else:
+        assert_allclose(least.size, 2 * np.sqrt(5) - 2, rtol=1e-12)
+        assert least.certified <= 1e-11 and str(least.result) == "successful"
+        assert_allclose(least.gradient()["g"], np.sqrt(5) - 1, rtol=1e-11)
