@@ -141,7 +141,8 @@ class Branch(Orbits):
     **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
     post-impact states, `(points, n)`; `periods`; `multipliers`, `(points, n)`; `residuals`; `stable`. `orbits`: the same points
     as a batch of `PeriodicOrbit`. `special_points`: folds, period doublings, Neimark-Sacker points and branch points, and where
-    the branch ends at grazing or at a swap of events, that. `unresolved`, `result`.
+    the branch ends at grazing or at a swap of events, that; `unresolved`: intervals in which multipliers cross the unit circle
+    and no special point was located; `located`: the special points if they have been searched. `result`.
 
     Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read
     them. `branch[i]` is one branch of a batch. `ValueError` where the first point was not found.

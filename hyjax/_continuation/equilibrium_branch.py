@@ -160,7 +160,8 @@ class EquilibriumBranch(Equilibria):
     states, `(points, n)`; `eigenvalues`, largest real part first, `(points, k)`; `stable`; `kinds`, as `Equilibrium.kind`: a
     branch goes on where its equilibria are virtual; `residuals`, scaled. `equilibria`: the same points as a batch of
     `Equilibrium`. `parameter`: its name. `special_points`: folds, Hopf points, branch points and boundary equilibria.
-    `unresolved`, `result`. `unfolding`, `curves`, `accept`, `method`: the scaled equation, its curves in all directions, the
+    `unresolved`: intervals in which the number of eigenvalues that grow changes, and no special point was located. `result`.
+    `unfolding`, `curves`, `accept`, `method`: the scaled equation, its curves in all directions, the
     largest residual, and the method of `continuation`.
 
     Under `jit` and `vmap` a branch is a PyTree of fixed shapes, and reading its points is a `TypeError`: return it, then read

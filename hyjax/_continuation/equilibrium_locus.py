@@ -59,9 +59,8 @@ class EquilibriumLocus(Equilibria):
     $\omega$ of Hopf points in units of 1/time, NaN at neutral saddles and of folds; `neutral`; `residuals`, scaled. `equilibria`:
     the same points as a batch of `Equilibrium`. `parameters`: the names of both. `special_points`: of codimension two, on a curve
     of folds `cusp`, `bogdanov-takens`, `fold-hopf`; of Hopf points `bogdanov-takens`, `generalized-hopf`, `fold-hopf`,
-    `double-hopf`. `unresolved`, `result`.
-    `unfolding`, `curves`, `accept`, `method`: the scaled equation of the equilibrium, the curves in all directions, the largest
-    residual, the method of `locus`.
+    `double-hopf`; `unresolved`: intervals of the second parameter in which two may lie, or none. `result`. `unfolding`, `curves`,
+    `accept`, `method`: the scaled equation of the equilibrium, the curves in all directions, the largest residual, the method.
     `TypeError` for reading the points under `jit`.
 
     **Example:**
@@ -106,7 +105,8 @@ class EquilibriumLocus(Equilibria):
         square = lambda place: product(_apart(kind, place.values)[0])
 
         def tests_between(a: Place, b: Place, lyapunov: Test) -> dict[str, Test]:
-            unit = np.median(np.abs(a.values))
+            # The products of many eigenvalues may be small everywhere.
+            unit = np.median(np.abs([a.values, b.values])) or 1.0
             critical, others = (lambda place, k=k: _apart(kind, place.values / unit)[k] for k in (0, 1))
             rest = lambda place: [product(np.delete(place.values / unit, k)) for k in range(len(place.values))]
             if kind == "fold":
@@ -153,15 +153,9 @@ def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _alone(equation: Condition, v: Array) -> tuple[Balance, Array]:
     """The equation with the parameter of the branch alone, and its unknowns."""
-    both = equation.unfolding
-    one = dataclasses.replace(
-        both,
-        start=equilibrium_on(equation.unfolding, v),
-        free=both.free[:1],
-        origin=both.origin[:1],
-        scale=both.scale[:1],
-    )
-    return one, v[:-1]
+    both, start = equation.unfolding, equilibrium_on(equation.unfolding, v)
+    first = {name: getattr(both, name)[:1] for name in ("free", "origin", "scale")}
+    return dataclasses.replace(both, start=start, **first), v[:-1]
 
 
 def _lyapunov(equation: Condition, place: Place, square: float) -> float:

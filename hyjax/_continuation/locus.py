@@ -176,7 +176,8 @@ class Locus(Orbits):
     `special_points`: of codimension two, on a curve of folds `cusp`, `resonance-1:1`, `fold-flip`, `fold-neimark-sacker`; of
     doublings `generalized-flip`, `resonance-1:2`, `fold-flip`, `flip-neimark-sacker`; of Neimark-Sacker points `chenciner`,
     `resonance-1:1` to `resonance-1:4`, `fold-neimark-sacker`, `flip-neimark-sacker`, `double-neimark-sacker`; and where such a
-    curve meets grazing, or another end of branches, `fold-grazing`, `flip-grazing`, `neimark-sacker-grazing`. `unresolved`.
+    curve meets grazing, or another end of branches, `fold-grazing`, `flip-grazing`, `neimark-sacker-grazing`.
+    `unresolved`: intervals of the second parameter in which two of them may lie, or none.
 
     A curve of Neimark-Sacker points, $\mu_1 \mu_2 = 1$, passes through the resonances 1:1 and 1:2, beyond which the pair is real:
     neutral saddles.
