@@ -31,7 +31,7 @@ from .._numerics.newton import newton, Root
 from .._orbit.chain import Chain
 from .._orbit.level import Family
 from .._orbit.multipliers import eigenvalues
-from .._orbit.orbit import PeriodicOrbit
+from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import diagrams
 from .._results.shown import computed_once, Shown
@@ -421,13 +421,10 @@ def grazing_point(unfolding: Unfolding, kind: str, touch: Touch, near: Near, ite
     n, x = len(dF), chain.nodes[0]
     spectrum = eigenvalues(unfolding.around(dF))
     nan = jnp.full((), jnp.nan, x.dtype)
-    orbit = PeriodicOrbit(
-        x=x, period=chain.period, multipliers=jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size],
-        return_jacobian=jnp.full((x.size, x.size), nan), residual=near.residual, guard_rates=chain.guard_rates,
-        nodes=chain.nodes, start_times=chain.starts, before=chain.before, arc_ends=chain.arc_ends, jump_times=chain.elapsed,
-        iterations=iterations, distance=jnp.zeros_like(nan), result=code_of(0), params=unfolding.params_at(values),
-        system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=unfolding.integrator,
-    )  # fmt: skip
+    multipliers, none = jnp.pad(spectrum, (0, max(0, x.size - n)))[: x.size], jnp.zeros((0, x.size), x.dtype)
+    params, integrator = unfolding.params_at(values), unfolding.integrator
+    orbit = orbit_of(problem, chain, none, params, integrator, multipliers, near.residual, iterations, code_of(0))
+    orbit = dataclasses.replace(orbit, return_jacobian=jnp.full((x.size, x.size), nan))
     return SpecialPoint(
         value=values[0], orbit=orbit, multiplier=_complex(nan), eigenvector=_complex(jnp.full(n, nan)),
         residual=near.residual, v=near.v, tangent=near.tangent, kernel=near.tangent[None], jacobian=dF, unfolding=unfolding,
