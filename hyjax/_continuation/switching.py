@@ -165,7 +165,8 @@ def _beyond(point: SpecialPoint) -> tuple[Array, tuple[str, ...], int]:
     of = lambda i: (system.transitions[i].guard, system.transitions[i].target)
     closes = lambda event: of(event.transition) == of(closing) and event.index == (-1 if member is None else member)
     ends = [i for i, event in enumerate(events) if closes(event)]
-    if len(events) < durations.size or not ends:
+    # Where a lap has more events beyond, or fewer, these do not close.
+    if len(events) < durations.size or not ends or events[-1].target != events[0].source:
         return orbit.before, problem.sequence, problem.strides
     first = 1 + min(ends, key=lambda i: abs(events[i].t - float(orbit.period)))
     lap = [*events[first:], *events[:first]]
