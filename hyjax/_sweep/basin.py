@@ -31,7 +31,7 @@ from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import ChosenMap, map_of, PassMap
-from .matched import check_numbers, FEW, LAST, numbered, sizes_of
+from .matched import FEW, LAST, numbered
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
 
@@ -63,9 +63,9 @@ def passes_to_outcome(pass_map: PassMap, free: tuple[int, ...], n_outcomes: int,
         """The number of the orbit near the state, or -1."""
         if not nodes.shape[0]:
             return jnp.array(-1)
-        apart = jnp.max(jnp.abs(x - nodes) / closeness, axis=1)
+        apart = jnp.max(jnp.abs(x - nodes), axis=1)
         nearest = jnp.argmin(apart)
-        return jnp.where(apart[nearest] <= 1, owner[nearest], -1)
+        return jnp.where(apart[nearest] <= closeness, owner[nearest], -1)
 
     def one(carry):
         i, t, x, mode, *_ = carry
@@ -149,12 +149,11 @@ def basin(
       are all coordinates of that mode, in their order and units.
     - `orbits`: one orbit or a batch of orbits, whose nodes lie just after the last jump of the sequence, or on the section, as
       those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
-      `closeness` of one of the orbit's nodes, relative in each coordinate to its largest size at all nodes, at all initial
-      states if that is 0, or to the largest coordinate if both are. By default the attractors are those that initial states lead
-      to, matched from value to value as by `hyjax.attractor`, with the lengths of its `closeness`: each is iterated on, by
-      `max_strides` but at least 256 strides, and is undecided unless it comes back to itself, so that only states that drift by
-      less than `closeness` in that time pass for an attractor. Chaotic attractors of which 128 states do not come near each other
-      stay two.
+      `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes, or of all initial states if that
+      is 0. By default the attractors are those that initial states lead to, matched from value to value as by
+      `hyjax.attractor`, with the lengths of its `closeness`: each is iterated on, by `max_strides` but at least 256 strides, and
+      is undecided unless it comes back to itself, so that only states that drift by less than `closeness` in that time pass for
+      an attractor. Chaotic attractors of which 128 states do not come near each other stay two.
     - `outcomes`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
     - `where`, `values`: parameters, and the values of each, as for `sweep`, at which the basins are computed, without `orbits`.
@@ -191,7 +190,17 @@ def basin(
     """
     xarray = load_xarray()
     require_map(step, "basin")
-    check_numbers("basin", closeness, max_strides=max_strides, max_attractors=max_attractors)
+    counts = np.asarray([max_strides, max_attractors])
+    if (
+        counts.dtype.kind != "i"
+        or counts.min() < 1
+        or np.asarray(closeness).dtype.kind not in "if"
+        or not closeness > 0
+    ):
+        raise ValueError(
+            f"basin: max_strides={max_strides!r} and max_attractors={max_attractors!r} must be whole numbers, at least 1, and "
+            f"closeness={closeness!r} a positive number."
+        )
     if (where is None) != (values is None) or (where is not None and orbits is not None):
         raise ValueError(
             "basin: where= and values= come together, and without orbits=, which are those of one value: the attractors at each "
@@ -217,9 +226,11 @@ def basin(
     tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
     chosen = map_of("basin", step, jnp.asarray(x[0]), params, Integrator(rtol=tolerance, atol=tolerance), outcomes)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
-    nodes, x, lanes = chosen.padded(nodes), chosen.padded(x), np.repeat(lanes, len(points), axis=0)
+    size, spread = np.max(np.abs(nodes), initial=0), np.max(np.abs(x))
     # Orbits at the origin have no size of their own.
-    common = (chosen.params, nodes, owner, np.asarray(closeness * sizes_of(nodes, x), x.dtype))
+    size = size if size > np.finfo(x.dtype).eps ** 0.5 * spread else spread
+    common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
+    x, lanes = chosen.padded(x), np.repeat(lanes, len(points), axis=0)
     lane, one = eqx.Partial(passes_to_outcome, chosen.map, grid.free, len(outcomes)), np.full(1, 1)
     sample = lanes[:1], np.zeros(1, x.dtype), x[:1], np.full(1, chosen.mode), one
     run = BatchMap(lane, common, few=compiles_fast(len(x)), sample=sample)
@@ -239,7 +250,7 @@ def basin(
         # As many states as tell chaotic attractors apart, after as many passes.
         more = max(max_strides, 2 * FEW), FEW
         lead = lambda to, k: ends(lanes[to * len(points)], found["x"][k], found["mode"][k], *more)["kept"]
-        found["orbit"] = numbered(grid.values, x, kept, closeness, max_attractors, lead) - 1
+        found["orbit"] = numbered(grid.values, x, kept, closeness, max_attractors, lead, settle=True) - 1
         names = [f"attractor {k}" for k in range(1, 2 + found["orbit"].max())]
     units = units_of(None, params, step.system).coordinates
     found = _labelled(xarray, found, grid, on_axes, names, tuple(outcomes), chosen, units)

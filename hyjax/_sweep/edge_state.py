@@ -25,7 +25,6 @@ from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_failure
 from .._system.results import RESULTS
 from .._system.types import Params, State
-from .matched import sizes_of
 
 # Points on a segment that are tried at once; how near to each other the two states are made, and how far they may part, relative
 # to the size of the states; in how many passes.
@@ -38,7 +37,7 @@ def comes_back(
     lap: Lap, nodes: Float[Array, "nodes n"], x: State, closeness: Array | float, most: Array | int
 ) -> Bool[Array, ""]:
     """Whether a state comes near one of the nodes of an orbit in at most so many passes of a map; the passes that fail do not."""
-    near = lambda x: jnp.any(jnp.all(jnp.abs(x - nodes) <= closeness, axis=1))
+    near = lambda x: jnp.any(jnp.max(jnp.abs(x - nodes), axis=1) <= closeness)
 
     def one(carry):
         k, x, _ = carry
@@ -71,14 +70,11 @@ def _passes(lap: Lap, x: Float[Array, "points n"]) -> tuple[Array, Array, Array]
     return jax.vmap(one)(x)
 
 
-def bisected(
-    inside: np.ndarray, outside: np.ndarray, thin: np.ndarray | float, fates: Callable
-) -> tuple[np.ndarray, np.ndarray]:
-    """Two states on the segment within a distance `thin` in each coordinate: the first has the fate of `inside`, true, and the
-    second not."""
+def bisected(inside: np.ndarray, outside: np.ndarray, thin: float, fates: Callable) -> tuple[np.ndarray, np.ndarray]:
+    """Two states on the segment within a distance `thin`: the first has the fate of `inside`, true, and the second not."""
     while True:
         fractions = np.linspace(0, 1, POINTS + 2)[1:-1, None]
-        if not np.any(np.abs(outside - inside) > thin):
+        if not np.max(np.abs(outside - inside)) > thin:
             return inside, outside
         between = inside + fractions * (outside - inside)
         good = np.concatenate([[True], np.asarray(fates(between)), [False]])
@@ -106,9 +102,9 @@ def edge_state(
 
     **Arguments:** `step`: a `ReturnMap`, of which the orbits are fixed points. `params`: the parameters of its system. `between`:
     a stable orbit, and another orbit or a state outside of its basin, shape `(n,)`, just after a jump. `max_strides`: the number
-    of passes after which a state that has not come near the orbit is not in its basin. `closeness`: how near, relative in
-    each coordinate to its largest size in both of `between`. `rounds`: the largest number of bisections. `throw`: raise a
-    `SolveError` on failure; with `False`, `result` holds the code.
+    of passes after which a state that has not come near the orbit is not in its basin. `closeness`: how near, relative to the
+    largest coordinate of both of `between`. `rounds`: the largest number of bisections. `throw`: raise a `SolveError` on failure;
+    with `False`, `result` holds the code.
 
     **Returns:** the `PeriodicOrbit`, of at most four times the map's strides. `result` is `orbit_not_converged` where the
     trajectory on the border does not come to one: it may be chaotic, or the border may be one of states at which the map fails.
@@ -137,16 +133,16 @@ def edge_state(
             "edge_state: between must be finite; an orbit that was not found has NaN values, see its result."
         )
     lap, nodes = lap_of(step, params, orbit.period), jnp.asarray(orbit.nodes)
-    around = np.vstack([nodes, outside])
-    size, inside = sizes_of(around), np.asarray(orbit.x)
-    fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), jnp.asarray(closeness * size), max_strides)
+    size = float(max(np.max(np.abs(nodes)), np.max(np.abs(outside))))
+    near, inside = closeness * size, np.asarray(orbit.x)
+    fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
     if bool(fates(np.repeat(outside[None], POINTS, axis=0))[0]):
         raise ValueError("edge_state: both of between lead to the first orbit. Give a state outside of its basin.")
-    found = tracked(lap, bisected(inside, outside, THIN * size, fates), fates, around, rounds)
+    found = tracked(lap, bisected(inside, outside, THIN * size, fates), fates, size, rounds)
     if found is None:
         # The border that is nearest to the state outside.
         beyond, within = bisected(outside, inside, THIN * size, lambda x: ~np.asarray(fates(x)))
-        found = tracked(lap, (within, beyond), fates, around, rounds)
+        found = tracked(lap, (within, beyond), fates, size, rounds)
     if found is None:
         lost = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if eqx.is_inexact_array(leaf) else leaf, orbit)
         found = dataclasses.replace(lost, result=RESULTS.orbit_not_converged, params=params)
@@ -154,32 +150,29 @@ def edge_state(
 
 
 def tracked(
-    lap: Lap, pair: tuple[np.ndarray, np.ndarray], fates: Callable, around: np.ndarray, rounds: int
+    lap: Lap, pair: tuple[np.ndarray, np.ndarray], fates: Callable, size: float, rounds: int
 ) -> PeriodicOrbit | None:
     """The edge state from two states after the closing jump, close to each other, inside and outside of a basin, if it is found.
-    Later states are those before that jump, so that those between two of them lead to its image. `around`: states after the jump
-    that have the size of those of interest in each coordinate."""
-    ends, _, codes = map(np.asarray, _passes(lap, jnp.asarray(around)))
-    size, thick = sizes_of(around), sizes_of(ends[codes == 0])
+    Later states are those before that jump, so that those between two of them lead to its image."""
     z, x, codes = _passes(lap, jnp.asarray(np.stack(pair)))
     trail = [np.asarray(x)[0]]
     for _ in range(rounds):
         if np.any(np.asarray(codes)):
             return None
-        ends = bisected(*np.asarray(z), THIN * thick, lambda z: fates(_jumps(lap, jnp.asarray(z))))
+        ends = bisected(*np.asarray(z), THIN * size, lambda z: fates(_jumps(lap, jnp.asarray(z))))
         z = jnp.asarray(np.stack(ends))
         for _ in range(LATEST):
-            if np.any(np.abs(z[1] - z[0]) > WIDE * thick):
+            if np.max(np.abs(z[1] - z[0])) > WIDE * size:
                 break
             end, x, codes = _passes(lap, _jumps(lap, z))
             if np.any(np.asarray(codes)):
                 break
             z, trail = end, [*trail, np.asarray(x)[0]]
         for strides in range(1, LONGEST + 1):
-            if len(trail) > strides and np.all(np.abs(trail[-1] - trail[-1 - strides]) <= CLOSED * size):
+            if len(trail) > strides and np.max(np.abs(trail[-1] - trail[-1 - strides])) <= CLOSED * size:
                 guess = jnp.asarray(trail[-1])
                 found = periodic_orbit(lap.step.repeated(strides), guess, lap.params, throw=False)
-                near = np.all(np.abs(found.x - guess) <= CLOSED * size)
+                near = np.max(np.abs(found.x - guess)) <= CLOSED * size
                 if near and int(np.sum(np.abs(found.multipliers) > 1)) == 1:
                     return found
                 break

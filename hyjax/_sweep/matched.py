@@ -148,15 +148,6 @@ def _settled(
     return _in_order(one[labels])
 
 
-def sizes_of(*states: Float[np.ndarray, "_ n"]) -> Float[np.ndarray, " n"]:
-    """The size of each coordinate, among the first states of several in which it is not zero up to rounding beside the largest
-    coordinate of all; that one where it is zero in all."""
-    each = [np.max(np.abs(some), axis=0, initial=0) for some in states]
-    largest = np.max(each) or 1.0
-    least = np.finfo(each[0].dtype).eps ** 0.5 * largest
-    return ft.reduce(lambda size, own: np.where(own > least, own, size), reversed(each), np.full_like(each[0], largest))
-
-
 def _in_order(labels: Int[np.ndarray, " starts"]) -> Int[np.ndarray, " starts"]:
     """The labels from 0, in the order of the initial states."""
     first = list(dict.fromkeys(labels[labels >= 0].tolist()))

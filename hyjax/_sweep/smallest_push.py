@@ -42,7 +42,6 @@ from .._system.types import Params, Scalar, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .edge_state import bisected, comes_back, fates_of, THIN, tracked
 from .grid import grid_over, points_over
-from .matched import sizes_of
 from .store import code_attributes
 
 if TYPE_CHECKING:
@@ -315,10 +314,8 @@ def smallest_push(
     names = tuple(each for each in directions if isinstance(each, str))
     size = float(max(jnp.max(jnp.abs(each)) for each in (orbit.nodes, *orbit.arc_ends)))
     largest = size if largest is None else largest
-    nodes = np.asarray(orbit.nodes)
-    around = np.vstack([nodes, np.full_like(nodes[:1], max(size, largest))])
-    near = jnp.asarray(closeness * sizes_of(nodes, around))
-    basin = Basin(jnp.asarray(nodes), near, jnp.asarray(max_strides), largest)
+    near = closeness * max(size, largest)
+    basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
     found: list[tuple[Any, Pushed]] = []
     for pushed in _arcs(orbit, directions, free, basin):
         begin, end = float(pushed.begin), float(pushed.end)
@@ -334,7 +331,7 @@ def smallest_push(
         lap = found[0][1].lap
         back = lambda x: fates_of(lap, basin.nodes, jnp.asarray(x), near, max_strides)
         pairs = (pushed.fates(np.stack(start))[1] for start, pushed in found[:STARTS])
-        led = (tracked(lap, (pair[0], pair[1]), back, np.vstack([nodes, *pair]), ROUNDS) for pair in pairs)
+        led = (tracked(lap, (pair[0], pair[1]), back, max(size, largest), ROUNDS) for pair in pairs)
         edge = next((each for each in led if each is not None), None)
     border = None if edge is None else border_of(edge)
     best = None if border is None else _least(found, border, instants is None)
