@@ -31,7 +31,7 @@ from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import ChosenMap, map_of, PassMap
-from .matched import FEW, LAST, numbered
+from .matched import check_numbers, FEW, LAST, numbered
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
 
@@ -150,10 +150,11 @@ def basin(
     - `orbits`: one orbit or a batch of orbits, whose nodes lie just after the last jump of the sequence, or on the section, as
       those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes, or of all initial states if that
-      is 0. By default the attractors are those that initial states lead to, matched from value to value as by
-      `hyjax.attractor`, with the lengths of its `closeness`: each is iterated on, by `max_strides` but at least 256 strides, and
-      is undecided unless it comes back to itself, so that only states that drift by less than `closeness` in that time pass for
-      an attractor. Chaotic attractors of which 128 states do not come near each other stay two.
+      is 0. By default the attractors are those that initial states lead
+      to, matched from value to value as by `hyjax.attractor`, with the lengths of its `closeness`: each is iterated on, by
+      `max_strides` but at least 256 strides, and is undecided unless it comes back to itself, so that only states that drift by
+      less than `closeness` in that time pass for an attractor. Chaotic attractors of which 128 states do not come near each other
+      stay two.
     - `outcomes`: from the name of an outcome to a guard, `g(t, x, params)`, whose fall through zero ends the motion, such as
       `{"fell forward": lambda t, x, p: x[0] + jnp.pi / 2}`.
     - `where`, `values`: parameters, and the values of each, as for `sweep`, at which the basins are computed, without `orbits`.
@@ -190,17 +191,7 @@ def basin(
     """
     xarray = load_xarray()
     require_map(step, "basin")
-    counts = np.asarray([max_strides, max_attractors])
-    if (
-        counts.dtype.kind != "i"
-        or counts.min() < 1
-        or np.asarray(closeness).dtype.kind not in "if"
-        or not closeness > 0
-    ):
-        raise ValueError(
-            f"basin: max_strides={max_strides!r} and max_attractors={max_attractors!r} must be whole numbers, at least 1, and "
-            f"closeness={closeness!r} a positive number."
-        )
+    check_numbers("basin", closeness, max_strides=max_strides, max_attractors=max_attractors)
     if (where is None) != (values is None) or (where is not None and orbits is not None):
         raise ValueError(
             "basin: where= and values= come together, and without orbits=, which are those of one value: the attractors at each "
@@ -250,7 +241,7 @@ def basin(
         # As many states as tell chaotic attractors apart, after as many passes.
         more = max(max_strides, 2 * FEW), FEW
         lead = lambda to, k: ends(lanes[to * len(points)], found["x"][k], found["mode"][k], *more)["kept"]
-        found["orbit"] = numbered(grid.values, x, kept, closeness, max_attractors, lead, settle=True) - 1
+        found["orbit"] = numbered(grid.values, x, kept, closeness, max_attractors, lead) - 1
         names = [f"attractor {k}" for k in range(1, 2 + found["orbit"].max())]
     units = units_of(None, params, step.system).coordinates
     found = _labelled(xarray, found, grid, on_axes, names, tuple(outcomes), chosen, units)
