@@ -147,26 +147,29 @@ def switch_branch(
 
 
 def _beyond(point: SpecialPoint) -> tuple[Array, tuple[str, ...], int]:
-    """Beyond a swap of events, by a simulation from the start of the longest arc: the states before the jumps that start the
-    strides, the sequence and the number of strides; those of the branch if the motion does not return by the jump that closes."""
+    """Beyond a swap of events, by a simulation of a lap: the states before the jumps that start the strides, the sequence and the
+    number of strides; those of the branch if the motion does not return by the jump that closes."""
     orbit, problem = point.beyond, point.unfolding.problem
     assert orbit is not None
     system, count = problem.system.without_domains(), len(problem.sequence)
     durations = np.diff(np.asarray(orbit.jump_times), axis=-1, prepend=0).ravel()
-    k = int(np.argmax(durations))
+    # From the start of a long arc after a long one: after the swap the mode may be another.
+    k = int(np.argmax(np.minimum(durations, np.roll(durations, 1))))
     stride, last = divmod((k - 1) % durations.size, count)
     t = jnp.asarray(np.sum(durations[:k]), orbit.x.dtype)
     x = reset(system.way(system.route(problem.sequence)[last]), t, orbit.arc_ends[last][stride], orbit.params)
     events = simulate(
         system, x, orbit.params, mode=system.names[system.number(problem.sequence[k % count])], t0=t, t1=t + 2 * orbit.period,
-        max_jumps=durations.size, integrator=orbit.integrator, throw=False,
+        max_jumps=2 * durations.size, integrator=orbit.integrator, throw=False,
     ).events  # fmt: skip
+    # A lap may have more events beyond, or fewer.
+    laps = [1 + i for i, event in enumerate(events) if event.target == events[0].source]
+    events = events[: min(laps, key=lambda i: abs(events[i - 1].t - t - orbit.period), default=0)]
     closing, member = system.passes(problem.sequence)[-1]
     of = lambda i: (system.transitions[i].guard, system.transitions[i].target)
     closes = lambda event: of(event.transition) == of(closing) and event.index == (-1 if member is None else member)
     ends = [i for i, event in enumerate(events) if closes(event)]
-    # Where a lap has more events beyond, or fewer, these do not close.
-    if len(events) < durations.size or not ends or events[-1].target != events[0].source:
+    if not ends:
         return orbit.before, problem.sequence, problem.strides
     first = 1 + min(ends, key=lambda i: abs(events[i].t - float(orbit.period)))
     lap = [*events[first:], *events[:first]]
@@ -278,9 +281,12 @@ def crossing_branches(
     """The branches that cross the given branches at branch points, or go on where events are swapped, each once."""
 
     def same(a: SpecialPoint, b: SpecialPoint) -> bool:
-        near = lambda x, y, size: bool(np.max(np.abs(np.asarray(x) - np.asarray(y))) < 1e-6 * size)
-        return near(a.value, b.value, abs(stop[1] - stop[0])) and near(
-            a.orbit.x, b.orbit.x, float(a.unfolding.state_scale)
+        near = lambda x, y, size: x.shape == y.shape and bool(np.max(np.abs(x - y)) < 1e-6 * size)
+        # At a swap the first states of both sides may have other events behind them.
+        ends = lambda point: [np.asarray(x) for arc in point.orbit.arc_ends for x in arc]
+        end = ends(a)[int(np.argmax(np.diff(a.orbit.jump_times, axis=-1, prepend=0).T))]
+        return near(a.value, b.value, abs(stop[1] - stop[0])) and any(
+            near(end, each, float(a.unfolding.state_scale)) for each in ends(b)
         )
 
     special = lambda branch: [point for point in branch.special_points if point.kind in ("branch-point", "swap")]
@@ -290,6 +296,9 @@ def crossing_branches(
         if any(same(point, each) for each in met):
             continue
         met.append(point)
+        # The branch beyond is one of these if it ends here too.
+        if any(same(point, each) and each.orbit.sequence != point.orbit.sequence for each in points):
+            continue
         branch = switch_branch(point, stop=stop, method=method, throw=False)
         if branch.curves.started.all():
             found.append(branch)

@@ -6,21 +6,32 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._testing import crossing_branches
 
 
-def two_events(lost):
-    """In a lap of duration 1 are the events `left` at 1/2 and `right` at p, after which x grows at the rate 1; if `left` comes
-    second it takes away the share `lost` of x. At the end x is halved."""
+def two_events(lost, early=0.5, apart=False):
+    """In a lap of duration 1 are the events `left` at `early` and `right` at p, after which x grows at the rate 1; if `left`
+    comes second it takes away the share `lost` of x. At the end x is halved. `apart`: where `left` comes second the modes are
+    others, and there is one more event at 3/4."""
     flow = lambda rate: lambda t, x, p: jnp.stack([rate + 0 * x[0], 1 + 0 * x[1]])
-    modes = {name: hj.Mode(flow(1.0 * (name == "both")), ("x", "s")) for name in ("none", "left", "right", "both")}
-    left, right, same = lambda t, x, p: 0.5 - x[1], lambda t, x, p: p - x[1], lambda t, x, p: x
-    ways = (
+    names = ("none", "left", "right", "both", "late", "later")[: 6 if apart else 4]
+    modes = {name: hj.Mode(flow(1.0 * (name in ("both", "late", "later"))), ("x", "s")) for name in names}
+    left, right, same = lambda t, x, p: early - x[1], lambda t, x, p: p - x[1], lambda t, x, p: x
+    end, halved = lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([x[0] / 2, 0 * x[1]])
+    ways = [
         hj.Transition("none", "left", left, same),
         hj.Transition("none", "right", right, same),
         hj.Transition("left", "both", right, same),
-        hj.Transition("right", "both", left, lambda t, x, p: jnp.stack([(1 - lost) * x[0], x[1]])),
-        hj.Transition("both", "none", lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([x[0] / 2, 0 * x[1]])),
-    )
+        hj.Transition(
+            "right", names[-2] if apart else "both", left, lambda t, x, p: jnp.stack([(1 - lost) * x[0], x[1]])
+        ),
+        hj.Transition("both", "none", end, halved),
+    ]
+    if apart:
+        ways += [
+            hj.Transition("late", "later", lambda t, x, p: 0.75 - x[1], same),
+            hj.Transition("later", "none", end, halved),
+        ]
     return hj.ReturnMap(hj.HybridSystem(modes, ways), sequence=("none", "left", "both"))
 
 
@@ -66,3 +77,19 @@ def test_a_map_that_jumps_where_events_change_their_order():
     other = hj.switch_branch(point, stop=0.3)
     assert_allclose(other.x[:, 0], 0.5 / 1.1, rtol=0, atol=1e-14)
     assert np.all(other.values < 0.5)
+
+
+@pytest.mark.slow
+def test_a_swap_after_which_the_modes_are_others():
+    """The longest arc begins at the swap, in a mode that is not that of the orbits beyond, which have one more event. The branch
+    beyond is found, once, and not where it has been followed already to the swap."""
+    orbit = hj.periodic_orbit(two_events(0.0, 0.4, apart=True), jnp.array([0.3, 0.0]), jnp.array(0.7))
+    branch = hj.continuation(orbit, where=lambda p: p, stop=0.2, throw=False)
+    (point,) = branch.special_points
+    assert point.kind == "swap" and abs(float(point.value) - 0.4) < 1e-13
+    (other,) = crossing_branches([branch, branch], stop=(0.2, 0.7), method=hj.PseudoArclength())
+    assert other.orbits.sequence == ("none", "right", "late", "later")
+    assert_allclose(other.values[-1], 0.2, rtol=1e-14)
+    assert_allclose(other.x[:, 0], 0.6, rtol=0, atol=1e-14)
+    back = hj.continuation(other.orbits[-1], where=lambda p: p, stop=0.7, throw=False)
+    assert not crossing_branches([branch, back], stop=(0.2, 0.7), method=hj.PseudoArclength())
