@@ -66,15 +66,12 @@ def gaits(name: str, model: ModuleType, cache: str) -> dict[str, Any]:
     import jax
 
     from hyjax.cli.arguments import parse_parameters
-    from hyjax.cli.orbits import orbit_of_family, require_orbits
+    from hyjax.cli.orbits import require_orbits
     from hyjax.cli.output import orbits_record
     from hyjax.plot import animate_orbit, orbit_figure
 
-    params, values = parse_parameters(model, [])
-    if hasattr(model, "conserved"):
-        orbits, _ = jax.device_get(orbit_of_family(model, params, 1))
-    else:
-        orbits, _ = jax.device_get(require_orbits(model, params, values, model.sequence, 1, cache))
+    params, values = parse_parameters(model, [], levels=True)
+    orbits, _ = jax.device_get(require_orbits(model, params, values, model.sequence, 1, cache))
     record = orbits_record(name, model, values, orbits)
     kept = ("x0", "period", "multipliers", "stable")
     rows = [{key: orbit[key] for key in kept} for orbit in record["orbits"]]

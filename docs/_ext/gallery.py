@@ -129,7 +129,7 @@ def _parameters(model: ModuleType) -> str:
 GROUPS = {
     "Walk": """rimless_wheel simplest_walker powered_walker two_spring_walker compass_gait powered_compass_gait bhounsule_walker
         kneed_walker rabbit geyer_walker""",
-    "Run and hop": "slip slip_retraction biped_slip quadruped_slip monopod_hopper thrusting_hopper",
+    "Run and hop": "slip slip_retraction biped_slip jerboa quadruped_slip monopod_hopper thrusting_hopper",
     "Bounce and strike": """bouncing_ball ball_on_slope paddle_juggler vibrating_table rocking_block linear_impact_oscillator
         duffing_impact_oscillator impact_microactuator relief_valve newtons_cradle hard_disks""",
     "Switch and slide": "buck_converter boost_converter bangbang friction_oscillator relay_feedback piecewise",

@@ -21,7 +21,7 @@ names = (
     "monopod_hopper", "thrusting_hopper", "vibrating_table", "duffing_impact_oscillator", "friction_oscillator", "paddle_juggler",
     "buck_converter", "integrate_and_fire", "ball_on_slope", "rocking_block", "piecewise", "linear_impact_oscillator",
     "bangbang", "impact_microactuator", "relief_valve", "pulse_coupled_neurons", "hard_disks", "newtons_cradle",
-    "boost_converter", "relay_feedback", "biped_slip", "quadruped_slip", "geyer_walker",
+    "boost_converter", "relay_feedback", "biped_slip", "quadruped_slip", "geyer_walker", "jerboa",
 )  # fmt: skip
 
 

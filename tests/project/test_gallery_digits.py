@@ -535,3 +535,48 @@ def test_quadruped_slip():
     assert_allclose(end[5:9], variables["daBL"] / frequency * np.sin(frequency * t), atol=1e-11)
     assert_allclose(end[9:13], variables["daBL"] * np.cos(frequency * t), atol=1e-11)
     assert np.all(end[13:] == 0) and about["jumps"] == 16
+
+
+@pytest.mark.medium
+def test_jerboa():
+    """Mass and feet in the plane, in place of angles of legs that stand. The family's own multiplier, 1, is zero on the card."""
+    p, (gait,) = models.jerboa.Params(), DIGITS["jerboa"]["gaits"]
+    k, w, *neutral = (float(each) for each in vars(p).values())
+
+    def rate(feet):
+        def of(t, u):
+            (x, y, x_rate, y_rate), angles, rates = u[:4], u[4:6], u[6:]
+            push = np.zeros(2)
+            for foot in feet:
+                if foot is not None:
+                    leg = np.array([x - foot, y])
+                    push += k * (1 / np.hypot(*leg) - 1) * leg
+            swing = -push[0] * np.cos(angles) - push[1] * np.sin(angles) - w**2 * (angles - neutral)
+            return np.array([x_rate, y_rate, push[0], push[1] - 1, *rates, *swing])
+
+        return of
+
+    def stride(z):
+        feet, t, u = [None, None], 0.0, np.array([0, z[1], z[0], 0, *z[2:]])
+        for leg in (0, 1):
+            foot = lambda t, u, leg=leg: u[1] - np.cos(u[4 + leg])
+            t, u = arc(rate(feet), t, u, foot, lambda t, u, leg=leg: u[4 + leg] > 0)
+            feet[leg] = u[0] + u[1] * np.tan(u[4 + leg])
+        for leg in (0, 1):
+            t, u = arc(rate(feet), t, u, lambda t, u, leg=leg: 1 - np.hypot(u[0] - feet[leg], u[1]))
+            ahead = feet[leg] - u[0]
+            u[4 + leg], u[6 + leg] = np.arctan2(ahead, u[1]), -u[2] * u[1] - ahead * u[3]
+            feet[leg] = None
+        t, u = arc(rate(feet), t, u, lambda t, u: u[3])
+        periods.append(t)
+        return np.array([u[2], u[1], *u[4:]])
+
+    periods: list[float] = []
+    x0 = np.array(gait["x0"])
+    z = x0[[0, 1, 3, 4, 5, 6]]
+    assert_allclose(stride(z), z, rtol=0, atol=1e-11)
+    assert_allclose(periods[0], gait["period"], rtol=1e-12)
+    found = multipliers_of(stride, z, 1e-5)
+    assert_allclose(found[1], 1, atol=1e-7)
+    assert_allclose(found[[0, 2, 3]], pairs(gait["multipliers"])[:3], rtol=0, atol=1e-7)
+    assert_allclose(models.jerboa.energy(0.0, x0, p), 4.977, rtol=1e-14)
