@@ -145,7 +145,7 @@ def search_locus(
 
     def expected(curve: Followed, places: list[Place], k: int) -> tuple[tuple[dict[str, Test], bool], bool]:
         a, b = places[k], places[k + 1]
-        zero = lambda test: all(abs(test(end)) <= ZERO for end in (places[0], places[-1]))
+        zero = lambda test: all(abs(test(end)) <= ZERO for end in (places[0], places[len(places) // 2], places[-1]))
         tests = {name: test for name, test in tests_between(a, b, once).items() if not zero(test)}
         flips = {name: test for name, test in tests.items() if (test(a) >= 0) != (test(b) >= 0)}
         steady = [test for name, test in tests.items() if name not in flips]

@@ -100,6 +100,8 @@ def iterated(
 
 # The largest distance between states that count as equal in the search for a period, relative to the size of each coordinate.
 CLOSE = 1e-5
+# The size of a coordinate beside that of its initial states, below which it goes to zero.
+REST = 1e-2
 Starts = PeriodicOrbit | Float[Array, "..."] | Callable[[Params], Float[Array, "..."]]
 
 
@@ -151,7 +153,7 @@ def attractor(
     grid if the states of the one lead to the other, or fail near it: along the last axis, and from line to line at its least
     value, then likewise along the axes before. Each attractor is iterated on by `n_strides`: states that do not come back to
     themselves still drift and have the number 0, as have those beyond the `max_attractors` that are told apart at a point; their
-    result is 0 (more strides or a larger `closeness` are needed).
+    result is 0 (more strides, a larger `keep`, of which chaotic attractors need some hundred, or a larger `closeness` is needed).
     With the states as a sample, `share` is the part of them with each attractor, over `number`, and `share_error` half the width
     of Wilson's interval at one standard deviation, $\sqrt{p(1 - p)/N + 1/(4N^2)}\,/\,(1 + 1/N)$, not 0 for a share $p$ of 0 or 1
     of $N$ states; `basin_figure` draws both over one parameter. Attractors that no initial state leads to are not seen.
@@ -283,7 +285,7 @@ def _period(x: Float[np.ndarray, "lanes keep n"], longest: int, begun: Float[np.
     """The smallest number of strides, up to `longest`, after which the kept states repeat; 0 for none. `begun`: the size of the
     initial states, beside which those that decay to the origin repeat."""
     tiny, most = np.finfo(x.dtype).eps, begun.max(axis=1, keepdims=True)
-    size = np.maximum(np.max(np.abs(x), axis=1), CLOSE * np.where(begun > tiny**0.5 * most, begun, most))
+    size = np.maximum(np.max(np.abs(x), axis=1), REST * np.where(begun > tiny**0.5 * most, begun, most))
     # Of a coordinate that is zero, rounding is that of the others.
     size = np.maximum(size, min(1.0, 1e3 * tiny / CLOSE) * size.max(axis=1, keepdims=True))
     period = np.zeros(len(x), int)

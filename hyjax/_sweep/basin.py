@@ -150,7 +150,7 @@ def basin(
     - `orbits`: one orbit or a batch of orbits, whose nodes lie just after the last jump of the sequence, or on the section, as
       those from `find_orbits`; an initial state belongs to the basin of an orbit if the state after some stride is within
       `closeness` of one of the orbit's nodes, relative to the largest coordinate of all nodes, or of all initial states if that
-      is 0. By default the attractors are those that initial states lead
+      is 0, and within a third of the distance between two orbits. By default the attractors are those that initial states lead
       to, matched from value to value as by `hyjax.attractor`, with the lengths of its `closeness`: each is iterated on, by
       `max_strides` but at least 256 strides, and is undecided unless it comes back to itself, so that only states that drift by
       less than `closeness` in that time pass for an attractor. Chaotic attractors of which 128 states do not come near each other
@@ -220,7 +220,10 @@ def basin(
     size, spread = np.max(np.abs(nodes), initial=0), np.max(np.abs(x))
     # Orbits at the origin have no size of their own.
     size = size if size > np.finfo(x.dtype).eps ** 0.5 * spread else spread
-    common = (chosen.params, chosen.padded(nodes), owner, np.asarray(closeness * size, x.dtype))
+    # The states near one orbit are not those near another; one that is given twice counts as the first.
+    apart = np.max(np.abs(nodes[:, None] - nodes), axis=2)[owner[:, None] != owner]
+    near = np.min(apart[apart > np.finfo(x.dtype).eps ** 0.5 * size] / 3, initial=closeness * size)
+    common = (chosen.params, chosen.padded(nodes), owner, np.asarray(near, x.dtype))
     x, lanes = chosen.padded(x), np.repeat(lanes, len(points), axis=0)
     lane, one = eqx.Partial(passes_to_outcome, chosen.map, grid.free, len(outcomes)), np.full(1, 1)
     sample = lanes[:1], np.zeros(1, x.dtype), x[:1], np.full(1, chosen.mode), one

@@ -103,8 +103,8 @@ def edge_state(
     **Arguments:** `step`: a `ReturnMap`, of which the orbits are fixed points. `params`: the parameters of its system. `between`:
     a stable orbit, and another orbit or a state outside of its basin, shape `(n,)`, just after a jump. `max_strides`: the number
     of passes after which a state that has not come near the orbit is not in its basin. `closeness`: how near, relative to the
-    largest coordinate of both of `between`. `rounds`: the largest number of bisections. `throw`: raise a `SolveError` on failure;
-    with `False`, `result` holds the code.
+    largest coordinate of both of `between`, and at most a third of the distance between both. `rounds`: the largest number of
+    bisections. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** the `PeriodicOrbit`, of at most four times the map's strides. `result` is `orbit_not_converged` where the
     trajectory on the border does not come to one: it may be chaotic, or the border may be one of states at which the map fails.
@@ -133,8 +133,10 @@ def edge_state(
             "edge_state: between must be finite; an orbit that was not found has NaN values, see its result."
         )
     lap, nodes = lap_of(step, params, orbit.period), jnp.asarray(orbit.nodes)
-    size = float(max(np.max(np.abs(nodes)), np.max(np.abs(outside))))
-    near, inside = closeness * size, np.asarray(orbit.x)
+    size, inside = float(max(np.max(np.abs(nodes)), np.max(np.abs(outside)))), np.asarray(orbit.x)
+    apart = float(np.min(np.max(np.abs(orbit.nodes - outside), axis=1)))
+    # What lies between both may be far smaller than a coordinate, and is no larger than some times their distance.
+    near, size = min(closeness * size, apart / 3), min(size, 10 * apart)
     fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
     if bool(fates(np.repeat(outside[None], POINTS, axis=0))[0]):
         raise ValueError("edge_state: both of between lead to the first orbit. Give a state outside of its basin.")

@@ -44,7 +44,7 @@ class Contact(eqx.Module):
 
     A coefficient is a number, or a function `params -> ()` that returns a leaf of the parameters, such as
     `lambda p: p.friction`; only such a leaf can be swept or differentiated. Where it makes `static` less than `kinetic`, or
-    friction negative, the forces are `nonfinite`.
+    friction negative, a slip is `nonfinite`.
 
     **Example:**
 
@@ -132,7 +132,10 @@ def coefficient(value: Coefficient | None, params: Params, like: Float[Array, ".
 def kinetic(contact: Contact, params: Params, like: Float[Array, "..."]) -> Scalar:
     """The coefficient of kinetic friction; NaN where it is negative, or above the static one so that it would reverse a slip."""
     value, most = (coefficient(each, params, like) for each in (contact.kinetic, contact.static))
-    return jnp.where((value >= 0) & (value <= most), value, jnp.nan)
+    # Of two formulas for one number one may be larger by rounding.
+    right = (value >= 0) & (value <= most * (1 + 8 * float(jnp.finfo(like.dtype).eps)))
+    # A factor, so that derivatives are NaN, too.
+    return value * jnp.where(right, 1, jnp.nan)
 
 
 def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:

@@ -164,11 +164,17 @@ def test_friction_by_parameters_that_would_reverse_a_slip(poisson):
     friction negative. The other parts of the batch are as without these: the slip is stopped, or goes on."""
     body, rubs = Mechanism(lambda q, p: jnp.eye(2)), dict(static=lambda p: p[0], kinetic=lambda p: p[1])
     foot = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], poisson=poisson, **rubs)
-    coefficients = jnp.array([[0.3, 0.9], [0.9, 0.9], [0.3, 0.1], [0.3, -0.1]])
+    coefficients = jnp.array([[0.3, 0.9], [0.9, 0.9], [0.3, 0.1], [0.3, -0.1], [0.3, 0.1 * 3]])
     velocity = lambda p: impact(body, jnp.zeros(2), jnp.array([0.4, -1.0]), p, foot)[0]
     after = jax.vmap(velocity)(coefficients)
     assert_allclose(after[1:3], [[0, 0], [0.3, 0]], rtol=0, atol=1e-15)
     assert [code_of_state(after[k]) for k in (0, 3)] == ["nonfinite", "nonfinite"]
+    # One number by two formulas, the kinetic one larger by rounding.
+    assert coefficients[4, 1] > coefficients[4, 0]
+    assert_allclose(after[4], [0.1, 0], rtol=0, atol=1e-15)
+    slopes = jax.vmap(jax.jacrev(velocity))(coefficients)
+    assert_allclose(slopes[4, 0], [0, -1], rtol=0, atol=1e-15)
+    assert np.isnan(slopes[0, 0, 1])
 
 
 def velocities_by_enumeration(rows, v, friction):

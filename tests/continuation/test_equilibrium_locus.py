@@ -178,3 +178,20 @@ def test_two_curves_of_hopf_points_cross():
     # It is interpolated: errors of the neighbours over their change.
     assert both.kind == "double-hopf" and np.max(np.abs(both.values)) < 1e-10
     assert_allclose(np.sort(np.abs(both.equilibrium.eigenvalues.imag)), [1, 1, 1.7, 1.7], rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_points_at_both_ends_hide_none_between():
+    """Folds at x = 0 of x' = y, y' = a + b (b - 1/2) (b - 1) y + x^2 + x y, from b = 0 to 1: eigenvalues are 0, 0 at both ends
+    and at 1/2."""
+    change = lambda b: b * (b - 0.5) * (b - 1)
+    field = lambda t, x, p: jnp.stack([x[1], p["a"] + change(p["b"]) * x[1] + x[0] ** 2 + x[0] * x[1]])
+    system = hj.HybridSystem({"flow": hj.Mode(field, ("x", "y"))}, ())
+    params = {"a": jnp.array(-0.3), "b": jnp.array(-0.3)}
+    rest = hj.phase.equilibrium(system, "flow", jnp.array([-0.55, 0.0]), params)
+    branch = hj.continuation(rest, where=lambda p: p["a"], stop=(-0.5, 0.1))
+    (fold,) = [each for each in branch.special_points if each.kind == "fold"]
+    (first,) = hj.locus(fold, where=lambda p: p["b"], stop=0.2).special_points
+    found = hj.locus(first, where=lambda p: p["b"], stop=1.0, kind="fold")
+    inner = [each.value[1] for each in found.special_points if 1e-6 < each.value[1] < 1 - 1e-6]
+    assert_allclose(inner, [0.5], rtol=0, atol=1e-12)

@@ -37,9 +37,9 @@ def test_periods(found):
 
 def test_states_that_drift_do_not_repeat():
     """Two states in turn, beside a coordinate that grows in each stride: by less, and by more, than a hundred-thousandth of a
-    hundred-thousandth of its first size."""
+    hundredth of its first size."""
     k = np.arange(32)
-    x = np.stack([np.stack([2.0 + (-1) ** k, drift * k], axis=-1) for drift in (0.0, 1e-11, 1e-9)])
+    x = np.stack([np.stack([2.0 + (-1) ** k, drift * k], axis=-1) for drift in (0.0, 1e-8, 1e-6)])
     assert_array_equal(_period(x, 8, np.ones((3, 2))), [2, 2, 0])
 
 
@@ -48,6 +48,9 @@ def test_states_that_decay_to_the_origin_repeat():
     k = np.arange(32)
     x = np.stack([begun * 0.5 ** k[:, None] for begun in (1e-6, 1e-12)])
     assert_array_equal(_period(x, 8, np.ones((2, 1))), [0, 1])
+    # After 500 strides, beside a coordinate at rest.
+    slow = np.stack([np.stack([1 + 0.0 * k, rate ** (500 + k)], axis=-1) for rate in (0.9, 0.97, 0.98)])
+    assert_array_equal(_period(slow, 8, np.ones((3, 2))), [1, 1, 0])
 
 
 def test_last_states_come_in_order(found):

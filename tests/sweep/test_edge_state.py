@@ -1,5 +1,6 @@
 """Edge states: of maps in closed form, and the walker's short gait."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -55,3 +56,23 @@ def test_the_walkers_short_gait_is_between_its_long_gait_and_a_fall():
     # The integrator's tolerance is 1e-10.
     assert_allclose(edge.x[:2], [0.1939373698101818085, -0.2038669274420069268], atol=1e-10)
     assert_allclose(edge.multipliers[:2].real, [4.0038643589297075, 0.45958958979767164], atol=1e-9)
+
+
+# Wells at -1e-4 and 1e-4, beside a coordinate that goes to 1.
+NEAR_WELLS = mapping(lambda x, p: jnp.stack([x[0] + x[0] * (1 - (1e4 * x[0]) ** 2) / 2, x[1] / 2 + 0.5]), 2)
+
+
+@pytest.mark.medium
+def test_wells_nearer_to_each_other_than_closeness():
+    step = hj.ReturnMap(NEAR_WELLS, sequence=("run",), integrator=ROLLED)
+    both = [hj.periodic_orbit(step, jnp.array([place, 1.0, 0.0]), {}) for place in (1e-4, -1e-4)]
+    edge = hj.edge_state(step, {}, between=tuple(both))
+    assert_allclose(edge.x, [0, 1, 0], atol=1e-12)
+    orbits = jax.tree.map(lambda *each: jnp.stack(each), *both)
+    starts = 1e-4 * np.array([-1.7, -0.3, -0.02, 0.02, 0.3, 1.7])
+    found = hj.basin(step, {}, axes={"x": starts, "y": np.ones(1)}, initial=_beside, orbits=orbits, progress=False)
+    assert found.outcome.values.ravel().tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def _beside(params, x, y):
+    return jnp.stack([x, y, 0 * x])
