@@ -35,7 +35,14 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
     rows = [row for row, label in enumerate(record.labels) if label is not None]
     times, kinds = np.asarray(record.values[:, 0]), [labels.index(record.labels[row]) for row in rows]
     params = problem.params_of_record(theta, k)
-    off = lambda a, b, since: float(abs(a - b) / max(a - since, b - since, np.finfo(float).tiny))
+    # Of rows at one instant the interval is that before them all.
+    joined, starts = (np.asarray(each)[k] for each in (problem.links.joined, problem.links.start))
+    starts = starts[np.maximum.accumulate(np.where(joined, 0, np.arange(len(joined))))]
+
+    def off(t, i: int, since) -> float:
+        recorded, since = times[rows[i]], min(since, starts[i])
+        return float(abs(t - recorded) / max(t - since, recorded - since, np.finfo(float).tiny))
+
     first = problem.first_node(problem.start.numbers[k], problem.start.times[k], params)
     known: dict[int, list[_Chain]] = {-1: [_Chain(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]}
     ends: list[tuple[float, Matching, int]] = []
@@ -61,18 +68,19 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
                 skips, spurious, turned = chain.matching
                 skips = skips | ({rows[j]: m} if m else {})
                 matching = Matching(skips, (*spurious, *rows[i + 1 : j]), turned)
-                cost = chain.cost + off(node.t, times[rows[j]], chain.node.t) + PENALTY * (m + j - i - 1)
+                cost = chain.cost + off(node.t, j, chain.node.t) + PENALTY * (m + j - i - 1)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
                 known.setdefault(j, []).append(_Chain(cost, after, matching))
-            # The next two events in the other order.
-            first, beside = lane - 1, j == i + 2 and rows[j] == rows[j - 1] + 1 and kinds[j] != kinds[j - 1]
+            # Two events in the other order.
+            first, beside = lane - 1, j > i + 1 and rows[j] == rows[j - 1] + 1 and kinds[j] != kinds[j - 1]
             if beside and good[0, first] and good[0, lane] and reached.t[0, lane] <= reached.t[0, first]:
                 parts = zip((first, lane), (j - 1, j), strict=True)
-                cost = chain.cost + sum(off(reached.t[0, each], times[rows[row]], chain.node.t) for each, row in parts)
+                cost = chain.cost + sum(off(reached.t[0, each], row, chain.node.t) for each, row in parts)
                 node = jax.tree.map(lambda leaf, k=first: leaf[0, k], reached)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
-                turned = (*chain.matching.turned, rows[j])
-                known.setdefault(j, []).append(_Chain(cost, after, chain.matching._replace(turned=turned)))
+                skips, spurious, turned = chain.matching
+                matching = Matching(skips, (*spurious, *rows[i + 1 : j - 1]), (*turned, rows[j]))
+                known.setdefault(j, []).append(_Chain(cost + PENALTY * (j - i - 2), after, matching))
     ends += [(chain.cost, chain.matching, len(rows) - 1) for chain in known.get(len(rows) - 1, [])]
     _, matching, j = min(ends, key=lambda end: end[0])
     return matching._replace(spurious=(*matching.spurious, *rows[j + 1 :]))

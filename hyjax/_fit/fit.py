@@ -383,16 +383,22 @@ def _events_left(found: Fitted, labels: list) -> bool:
     link, ways = found.problem.link, found.problem.system.ways
     if len(labels) < 2 or not isinstance(link, FlowLinks) or found.problem.closing is not None:
         return False
+    # Labels that share events are not counted: which of these a row is, it does not say.
+    alone = np.sum(kinds := np.asarray(link.kinds), axis=0) == 1
     for k, (record, (skips, spurious)) in enumerate(zip(found.records, found.matching, strict=True)):
+        weights = np.trim_zeros(np.asarray(record.weights[:, 0]))
+        if not weights.size:
+            continue
         run, predicted = found.trajectory(k), np.asarray(found.predicted[k])[:, 0]
-        # At the end the record may have stopped between events.
-        deviation = float(found.deviation if found.estimated else 1 / record.weights[-1, 0])
-        end = np.nanmax(predicted) * (1 - 1e-6) - (BESIDE * deviation if deviation > 0 else 0)
+        # At the end the record may have stopped between events; and the run, whose jumps are limited.
+        deviation = float(found.deviation) if found.estimated else 1 / weights[-1]
+        end, start = np.minimum(np.nanmax(predicted), run.t), found.problem.start.times[k]
+        end = end - 1e-6 * (end - start) - (BESIDE * deviation if deviation > 0 else 0)
         met = np.column_stack([run.transitions, run.indices])[np.asarray(run.end_times) < end]
-        for label, mask in zip(labels, np.asarray(link.kinds), strict=True):
+        for label, mask in zip(labels, kinds, strict=True):
             kept = {row for row, own in enumerate(record.labels) if own == label and predicted[row] < end} - {*spurious}
             missed = sum(count for row, count in skips if row in kept)
-            if len(kept) + missed != np.sum(np.all(met[:, None] == ways[mask], axis=-1)):
+            if np.all(alone[mask]) and len(kept) + missed != np.sum(np.all(met[:, None] == ways[mask], axis=-1)):
                 return True
     return False
 

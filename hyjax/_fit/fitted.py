@@ -173,7 +173,7 @@ class Fitted(Shown):
         start, system = problem.start, problem.system
         mode = start.mode if problem.closing is None else problem.link.automaton.target(start.way)
         end = np.nanmax([float(known.values[-1, 0]), float(np.nanmax(self.predicted[record][:, 0]))])
-        most, x0 = 100 + 4 * len(known.labels), self.x0[record]
+        most, x0 = max(100, problem.link.max_jumps) + 4 * len(known.labels), self.x0[record]
         return simulate(
             system, x0, params, mode=system.names[int(mode)], t0=start.times[record], t1=end, max_jumps=most,
             integrator=problem.link.integrator, throw=False,

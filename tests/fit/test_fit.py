@@ -248,10 +248,14 @@ CLOCKS = hj.HybridSystem(
 def fit_clocks(first, second, guess):
     """Two clocks of unknown periods, the times at which each strikes, in one record; each is its own kind."""
     rows = sorted([(each, 0) for each in first] + [(each, 1) for each in second])
-    data = {"time": [time for time, _ in rows], "event": [kind for _, kind in rows]}
+    return fit_strikes([time for time, _ in rows], [kind for _, kind in rows], guess)
+
+
+def fit_strikes(times, kinds, guess, system=CLOCKS, **options):
     return hj.fit(
-        CLOCKS, data, jnp.array(guess), over=lambda p: p, x0=jnp.zeros(2), mode="run", noise=1e-3, throw=False,
-        integrator=hj.Integrator(max_time=20.0),
+        system, {"time": times, "event": kinds} | options.pop("more", {}), jnp.array(guess), over=lambda p: p, mode="run",
+        x0=jnp.zeros(len(system.modes["run"].coordinates)), throw=False, integrator=hj.Integrator(max_time=20.0),
+        **{"noise": 1e-3} | options,
     )  # fmt: skip
 
 
@@ -285,6 +289,42 @@ def test_events_of_the_model_that_no_row_has():
     """The period 1.25 has the strikes at 2.5 and 3.75, and one at 1.25, of which the data know nothing."""
     found = fit_clocks(np.arange(1, 5) * 1.0, [2.5, 3.75], [0.98, 1.23])
     assert found.result == "unmatched_events"
+    # And where the record ends with a sample.
+    noise, more = {"time": 1e-3, "u": 1e-3}, {"u": [np.nan] * 6 + [0.5]}
+    rows = [1.0, 2.0, 2.5, 3.0, 3.75, 4.0, 4.5], [0, 0, 1, 0, 1, 0, None]
+    assert fit_strikes(*rows, [0.98, 1.23], noise=noise, more=more).result == "unmatched_events"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("max_jumps, met", [(100, 136), (400, 268)])
+def test_a_kind_of_which_no_event_is_recorded(max_jumps, met):
+    """The third clock strikes 260 times until 5.2, more often than a trajectory has arcs."""
+    third = hj.Transition("run", "run", lambda t, x, p: 1 - x[2], lambda t, x, p: x.at[2].set(0.0))
+    modes = {"run": hj.Mode(lambda t, x, p: jnp.append(1 / p, 50.0), ("u", "v", "w"))}
+    system = hj.HybridSystem(modes, (*CLOCKS.transitions, third))
+    times, kinds = [1.0, 1.3, 2.0, 2.6, 3.0, 3.9, 4.0, 5.0, 5.2], [0, 1, 0, 1, 0, 1, 0, 0, 1]
+    found = fit_strikes(times, kinds, [0.98, 1.32], system, max_jumps=max_jumps)
+    assert found.result == "successful" and found.matching == (((), ()),)
+    assert_allclose(found.values, [1, 1.3], rtol=1e-10)
+    # Up to three coincide with the end.
+    assert abs(int(found.trajectory().jumps) - met) <= 3
+
+
+@pytest.mark.medium
+def test_labels_that_share_events():
+    """A strike of unknown kind is no row that a strike of the first clock lacks."""
+    found = fit_strikes([1.0, 1.3, 2.0, 2.6, 3.0], [0, "*", 0, "*", 0], [0.98, 1.32])
+    assert found.result == "successful" and found.matching == (((), ()),)
+    assert_allclose(found.values, [1, 1.3], rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_a_false_row_beside_events_at_one_time():
+    """Both clocks strike at 1, 2, ..., in either order of rows; at 2.5 none."""
+    times = [1.0, 1.0, 2.0, 2.0, 2.5, 3.0, 3.0, 4.0, 4.0]
+    found = fit_strikes(times, [0, 1, 1, 0, 0, 0, 1, 0, 1], [1.01, 0.99])
+    assert found.result == "successful" and found.matching == (((), (4,)),)
+    assert_allclose(found.values, [1, 1], rtol=1e-10)
 
 
 @pytest.mark.medium
