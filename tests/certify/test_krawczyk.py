@@ -75,6 +75,7 @@ def test_a_proof_reads_its_functions_anew():
         assert proved.proved and holds_eigenvalue(proved.multipliers, np.exp(-4 * np.pi * rate["now"]))
 
 
+@pytest.mark.medium
 def test_a_circle_with_a_multiplier_1_is_not_proved(round_orbit):
     # Without attraction all circles are orbits, and this one's multiplier is 1.
     family = eqx.tree_at(lambda orbit: orbit.params.rate, round_orbit, jnp.array(0.0))

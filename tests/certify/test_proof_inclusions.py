@@ -266,6 +266,7 @@ def test_images_are_inside_a_polygon_only_if_every_point_is():
     assert all(proved for edge, true, proved in found if true and edge < -1e-6)
 
 
+@pytest.mark.medium
 def test_a_polygon_holds_another_only_if_it_does():
     rng, found = np.random.default_rng(16), []
     for _ in range(40):

@@ -123,6 +123,7 @@ def tells_no_slope(x):
 tells_no_slope.defvjp(lambda x: (tells_no_slope(x), None), lambda _, pull: (0 * pull,))
 
 
+@pytest.mark.medium
 def test_derivatives_are_those_of_the_value():
     """Rules that say otherwise are not believed: x' = r x has the multiplier e^r."""
 

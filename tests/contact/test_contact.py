@@ -143,6 +143,7 @@ def check_contact(at, params, target):
         assert side * slip_acceleration(at, params, side) > 0
 
 
+@pytest.mark.medium
 def test_impacts_obey_coulomb_and_newton():
     """Four hundred random impacts, half of them plastic: one transition is armed at each; the impulse acts at the contact,
     pushes, and rubs as it may; the mode is that of the motion after it. A rebound that would bring energy has no numbers."""
@@ -335,6 +336,7 @@ def test_stick_until_friction_gives_way(plane):
     assert_allclose(x[3], [0.25, 0, 0.5, 0], rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.medium
 def test_slip_on_a_belt(plane):
     """From where static friction gives way, (pi + 2 arctan(v / (omega D))) / omega until the belt catches the mass
     again, 2 D further back: D is how much less the spring needs against kinetic friction. The slip starts from zero."""
@@ -383,6 +385,7 @@ def table(**changes):
     return {name: jnp.array(value) for name, value in values.items()}
 
 
+@pytest.mark.medium
 def test_impact_with_a_surface_that_moves():
     """The saltation matrix has the table's speed and acceleration in it (one bounce: see `test_saltation`); exact but for
     the rounding of a dozen operations."""

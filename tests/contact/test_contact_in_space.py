@@ -92,6 +92,7 @@ def test_impacts_in_space():
     assert_allclose([np.sum(impulse[:4]), np.sum(impulse[4::2]), np.sum(impulse[5::2])], [1.0, -0.3, 0.2], rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_a_body_on_four_feet():
     """Twelve rows of six coordinates. It stands under a push along x below the limit at which it tips, g 0.4 / 0.8, beyond which
     the two feet behind leave the ground."""

@@ -25,6 +25,7 @@ def drag(t, q, v, lengths):
     return -MASSES * jnp.array([0.0, GRAVITY, 0.0, GRAVITY]) - 0.3 * v + jnp.sin(t)
 
 
+@pytest.mark.medium
 def test_bodies_in_fewer_coordinates_are_those_of_their_lagrangian():
     """Two masses held by rods, with a mass matrix that depends on the place, against the Lagrangian of the double pendulum."""
 
@@ -109,6 +110,7 @@ def test_an_impact_is_that_of_a_system_with_one_contact(friction):
     assert slips == (friction < 1) and abs(tangential) <= friction * normal * (1 + 1e-12)
 
 
+@pytest.mark.medium
 def test_several_contacts_at_once_and_one_that_opens():
     """A block that falls flat stops with half the impulse at each corner. One that turns about a corner at rest, and whose other
     corner strikes, leaves the first one as Housner's block does; and a contact that opens has no impulse."""

@@ -388,6 +388,7 @@ def rough_floor(mass, restitution):
     return contact_system(bead, {"floor": floor, "wall": Contact(lambda t, q, p: q[0] + 1.0)}, ("x", "y"))
 
 
+@pytest.mark.medium
 def test_an_elastic_impact_on_a_rough_floor():
     """The gap opens again, and the slip ends: it is not reversed."""
     system = rough_floor([[1.0, 0.0], [0.0, 1.0]], 0.5)
@@ -660,6 +661,7 @@ def test_what_rests_stays_at_rest():
     assert_allclose(slope, jax.grad(exact)(height), rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_a_point_stops_at_a_wall():
     """It slides on a floor with friction into a wall, plastic: from then on it sticks."""
     contacts = {
@@ -672,6 +674,7 @@ def test_a_point_stops_at_a_wall():
     assert set_name(system, end) == "floor:stick+wall:open"
 
 
+@pytest.mark.medium
 def test_corners_slip_together_where_friction_is_one_number():
     """At the face of the cones of both corners, kinetic friction as large as static: both begin to slide, and nothing keeps
     them."""

@@ -290,6 +290,7 @@ def test_tables(walk, tmp_path):
         np.testing.assert_array_equal(data["multipliers_real"] + 1j * data["multipliers_imag"], walk.multipliers)
 
 
+@pytest.mark.medium
 def test_branches_in_one_dataset(doubling):
     data = branches_dataset([doubling, doubling])
     np.testing.assert_array_equal(data["r"], np.tile(doubling.values, 2))

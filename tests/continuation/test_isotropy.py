@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from systems import falling_drops
 
 from hyjax._testing import exchanges, is_symmetry
@@ -40,6 +41,7 @@ def test_legs_with_transitions_of_their_own():
     assert not same("left", "clock")
 
 
+@pytest.mark.medium
 def test_legs_of_one_family():
     """Of the quadruped the legs of one end may change places, and no leg of the back with one of the front."""
     params, names = quadruped.Params(), quadruped.coordinates

@@ -83,6 +83,7 @@ def one_bounce(tau):
     return cost, u, speed @ u - GRAVITY * tau
 
 
+@pytest.mark.medium
 def test_closed_forms_have_the_published_costs():
     """With all 251 controls acting; the bounce is best at a grid time, 175 steps of 0.004 s, where the cost has a kink."""
     assert_allclose(no_bounce()[0], 6.328393, atol=5e-7)
@@ -124,6 +125,7 @@ def test_without_events_one_iteration_is_least_squares(hovering):
     assert_allclose(hovering.gradient, 0, atol=1e-9)
 
 
+@pytest.mark.medium
 def test_the_optimum_at_the_kink(held):
     best, u, v = one_bounce(0.7)
     assert held.result == RESULTS.successful and int(held.events) == 1

@@ -83,6 +83,7 @@ def unstable():
     )
 
 
+@pytest.mark.medium
 def test_feedback_of_a_map_in_closed_form(unstable):
     feedback = hj.control.stride_feedback(unstable, where=lambda p: p["r"])
     a, b = -1.9, (1 - 1 / 3.9) / 3.9

@@ -118,6 +118,7 @@ def test_the_outputs_obey_the_linear_equation():
         assert_allclose(zero, 0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_feedforward_and_proportional_feedback():
     """The force written out; and with the force of the surface for a feedforward the bodies stay on the surface."""
     p = Params()
@@ -195,6 +196,7 @@ def test_no_gait_has_a_code():
         gait(4.0, 0.0, throw=True)
 
 
+@pytest.mark.medium
 def test_an_unstable_gait_is_a_gait():
     """From the lowest point to the top the phase loses energy, which the impact restores by the factor 4: a step that begins with
     the gait's speed ends with it, and the multiplier is above 1."""

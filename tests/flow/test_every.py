@@ -51,12 +51,14 @@ def test_ticks_are_equidistant_and_states_those_of_the_discrete_system():
     assert_allclose(run.guard_rates[:5], -1, rtol=0, atol=0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("phase, first", [(0.1, 0.1), (-0.1, 0.3), (1.3, 0.1)])
 def test_phase(phase, first):
     run = ran(feedback(phase=phase), jnp.array([1.0, 0.0, 0.3]), 1.0)
     assert_allclose(run.end_times[: int(run.jumps)], np.arange(first, 1.0, PERIOD), rtol=0, atol=1e-15)
 
 
+@pytest.mark.medium
 def test_multipliers_are_those_of_the_discrete_system():
     """Reference: trace 2 - k1 h^2/2 - k2 h, determinant 1 - k2 h + k1 h^2/2; the held number's multiplier is 0."""
     step = hj.ReturnMap(
@@ -96,6 +98,7 @@ def two_rates(first: float, second: float) -> hj.HybridSystem:
     return hj.HybridSystem({"plant": still}, (double, add))
 
 
+@pytest.mark.medium
 def test_clocks_that_tick_together_are_taken_in_their_order():
     """At 0.6 and 1.2 both tick; the order is that of the list, whichever rate is the faster."""
     run = ran(two_rates(0.3, 0.6), jnp.zeros(2), 1.3, None)
@@ -105,6 +108,7 @@ def test_clocks_that_tick_together_are_taken_in_their_order():
     assert_allclose(run.end_times[:6], [0.3, 0.6, 0.6, 0.9, 1.2, 1.2], rtol=1e-15)
 
 
+@pytest.mark.medium
 def test_a_loop_of_two_rates():
     """A cascade: the outer loop sets the speed that is wanted every 2h, the inner one the force every h. Closed form: the
     product of matrix exponentials and of the resets in their order."""

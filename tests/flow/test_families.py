@@ -81,6 +81,7 @@ def one_by_one(five):
     return alone, ran(alone, x0, 1.0)
 
 
+@pytest.mark.medium
 def test_a_family_is_the_same_as_its_single_transitions(five, one_by_one):
     system, x0, _, _ = five
     alone, apart = one_by_one
@@ -147,6 +148,7 @@ def test_collisions_at_one_time_pass_where_they_commute():
     assert met.result == hj.RESULTS.simultaneous_guards
 
 
+@pytest.mark.medium
 def test_armed_of_a_family():
     """Of neurons of one state the first fires: `armed` of shape (k,) chooses; of shape () it is for all."""
     system = network(3, 0.0)
@@ -159,6 +161,7 @@ def test_armed_of_a_family():
     assert int(ran(never, jnp.array([0.1, 0.5, 0.5]), 1.3, max_jumps=3).jumps) == 0
 
 
+@pytest.mark.medium
 def test_a_failed_lane_leaves_its_neighbours_as_they_are(five):
     system, x0, _, _ = five
     run = jax.vmap(lambda x: ran(system, x, 1.0, max_jumps=3, throw=False))
@@ -185,6 +188,7 @@ def test_the_program_does_not_grow_with_the_family():
     assert count(20) == count(40)
 
 
+@pytest.mark.medium
 def test_covariance_and_exponents_see_the_member(five, one_by_one):
     system, x0, _, _ = five
     alone, _ = one_by_one

@@ -30,6 +30,7 @@ def relay():
     return ran(RELAY, [1.0, 0.0], 8.0, C)
 
 
+@pytest.mark.medium
 def test_a_relay_crosses_twice_and_slides(relay):
     """Closed form, in 24 digits. The last arc, along which y falls by exp(-t/c), at the default tolerance."""
     assert relay.result == hj.RESULTS.successful and relay.mode_names == ("+", "-", "+", "0")
@@ -57,6 +58,7 @@ def test_sliding_loses_a_direction(relay):
     assert abs(np.linalg.det(early)) < 1e-12 and np.max(np.abs(early)) > 0.1
 
 
+@pytest.mark.medium
 def test_leaving_the_surface():
     """Reference `exit_from_sliding_exact`: x' = 1; y' = -1 above, 2 - x below: slides from x = 1 to 2, and leaves below."""
     system = hj.filippov(

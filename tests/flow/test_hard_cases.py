@@ -301,6 +301,7 @@ def relay(reset=unchanged):
     return hj.HybridSystem({"down": down, "up": up}, ways)
 
 
+@pytest.mark.medium
 def test_a_relay_slides():
     """From a distance, and from the surface."""
     system, starts = relay(), jnp.array([[1.0], [0.0]])

@@ -68,6 +68,7 @@ TWINS = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_twins_whose_guards_bend():
     """Two equal pendulums before two equal curved walls strike at one time, wherever the last step before ends: none is lost. (A
     guard counted as met with another where it fell soon after the end of the last step, instead of the event: in a third of these

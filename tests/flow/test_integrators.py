@@ -121,6 +121,7 @@ def test_what_turns_does_not_rest():
     assert steps(True) == steps(False)
 
 
+@pytest.mark.medium
 def test_a_rest_beside_others_costs_no_values():
     """A settled first-order lag behind a turning point leaves its rest at once; a stiff decay at rest beside an oscillation is
     passed with half of the steps."""

@@ -36,6 +36,7 @@ def whole():
     return ran()
 
 
+@pytest.mark.medium
 def test_the_value_is_that_of_the_events(whole):
     found = ran(record=(START, count))
     events = whole.events
@@ -65,6 +66,7 @@ def test_derivatives_of_the_value(whole):
     assert_allclose(jax.jacfwd(of_value)(DRIVE), exact, rtol=1e-10)
 
 
+@pytest.mark.medium
 def test_lanes_and_failures():
     """Each lane has its value; a lane that fails keeps the value up to there."""
     both = jax.vmap(lambda v0: ran(v0, record=(START, count), max_jumps=5, throw=False))(

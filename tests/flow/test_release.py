@@ -43,6 +43,7 @@ chain = hj.HybridSystem(
 )
 
 
+@pytest.mark.medium
 def test_the_first_derivative_that_is_not_zero_decides():
     """Of order 1 to 4, of either sign; offsets, for which rounding is not relative to zero; units; late times; three forms of the
     guard, of which the last has at the offset zero the rounding of 3, which no input shows. Lower derivatives and the value are

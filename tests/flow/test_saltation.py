@@ -144,6 +144,7 @@ def one_bounce_per_period(g, e, omega, amplitude):
     return params, period, jnp.array([amplitude * np.sin(phase), g * period / 2])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "g, e, omega, amplitude", [(1.0, 0.8, 2 * np.pi, 0.02), (9.81, 0.5, 40.0, 0.02), (2.0, 0.95, 3.0, 0.4)]
 )

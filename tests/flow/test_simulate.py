@@ -133,6 +133,7 @@ def central(f, h=1e-3):
     return sum(w * (np.asarray(f(k * h)) - np.asarray(f(-k * h))) for k, w in weights.items()) / h
 
 
+@pytest.mark.medium
 def test_modes_follow_each_other(mixed):
     assert mixed.result == RESULTS.successful
     assert {"flight", "rest"} == set(mixed.mode_names)
@@ -341,6 +342,7 @@ def test_zeno_by_the_number_of_jumps():
     assert_allclose(ended.t, 3 - 2 * 0.5**20, rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_zeno_by_accumulation():
     """Where a hop is lost in rounding, of the height or of the time, the ball does not fall through the floor. A floor so low
     that it is never met."""
@@ -505,6 +507,7 @@ def test_misuse(change, message):
         hj.simulate(BALL, **arguments)
 
 
+@pytest.mark.medium
 def test_of_batches_and_of_one():
     one = ft.partial(
         hj.simulate, BALL, params=bouncing_ball.Params(), mode="flight", t1=0.1, max_jumps=2, integrator=ROLLED
@@ -540,6 +543,7 @@ def test_what_is_made_of_the_same_functions_shares_a_branch():
     assert branches(lambda t, x, k, p: automaton.jump(t, x, k, p)) == [2]
 
 
+@pytest.mark.medium
 def test_functions_by_number_are_those_of_their_modes():
     """A flow, guards, conditions and jumps selected at run time, against the functions of each mode and transition called by
     themselves."""

@@ -53,6 +53,7 @@ def fired(start, peak, t0, wave):
     return jax.vmap(run)(peak, t0, wave)
 
 
+@pytest.mark.medium
 def test_upstroke_of_a_spike():
     """The voltage runs up exponentially, 4e14 mV/ms at 20 mV and 6e16 at 30; a late start moves the spikes by as much."""
     peaks = np.array([-30.0, 0.0, 20.0, 30.0, 0.0, 20.0, 20.0])

@@ -28,6 +28,7 @@ GAITS = ("long_0.004", "short_0.004", "long_0.009", "short_0.009")
 # Rimless wheel: closed form
 
 
+@pytest.mark.medium
 def test_rimless_wheel_reference(wheel):
     """Coleman's wheel: n = 6, lambda^2 = 2/3, alpha = 0.2."""
     record = case("A_rimless_wheel")
@@ -70,6 +71,7 @@ def test_rimless_wheel_closed_form(n, ratio, slope):
 # Simplest walker: 35-digit reference
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("gait", GAITS)
 def test_walker_state_and_period(walker, gait):
     orbit, record = walker[gait], case("B_simplest_walker", gait)

@@ -34,6 +34,7 @@ def orbit():
     return hj.periodic_orbit(STEP, boost.guess(params()), params())
 
 
+@pytest.mark.medium
 def test_the_orbit(orbit):
     """Three multipliers are zero: current, elapsed time and duty are set at the tick."""
     assert_allclose(orbit.x, [VOLTAGE, 0.0, 0.0, 0.2874], rtol=0, atol=1e-11)

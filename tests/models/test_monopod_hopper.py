@@ -87,6 +87,7 @@ def test_trajectories(drops):
         assert_allclose(tracked.end_times[lane, tracked.jumps[lane] - 1], case["last_event"], rtol=0, atol=error)
 
 
+@pytest.mark.medium
 def test_the_ground_takes_the_energy(drops):
     """The work of its force is the change of energy, on both kinds of ground."""
     params, tracked = drops

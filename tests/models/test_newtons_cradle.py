@@ -51,6 +51,7 @@ def test_impacts_are_internal():
     assert_allclose(jnp.sum(run.final[5:]), -total * omega * np.sin(omega * t), rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_balls_that_touch_are_no_order_of_impacts():
     """Struck from both sides at one time: the state after depends on the order, so the run says so."""
     params = cradle.Params(gravity=0.0, gap=0.1, restitution=0.5)

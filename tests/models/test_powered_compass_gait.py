@@ -116,6 +116,7 @@ def of(values):
     return walker.Params(**values)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("values", CASES, ids=("default", "all", "no hip"))
 def test_equations_of_motion_and_impact(values):
     params = of(values)

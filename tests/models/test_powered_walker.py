@@ -69,6 +69,7 @@ def test_gaits_of_kuo(push_off, stiffness):
     assert_allclose(powered_walker.objectives["cost_of_transport"](orbit, orbit.params), cost, rtol=0, atol=6e-10)
 
 
+@pytest.mark.medium
 def test_gait_of_given_step_length_and_frequency():
     """Mehdizadeh, Donelan, PLOS ONE 20 (12), e0338501: half a leg's length, period 2."""
     orbit = gait(0.08554806, 1.80309008)

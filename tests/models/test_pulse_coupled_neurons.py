@@ -76,6 +76,7 @@ def test_multipliers_of_a_splay_state(count):
     assert np.max(np.min(apart, axis=0)) < 2e-11 and np.max(np.min(apart, axis=1)) < 2e-11
 
 
+@pytest.mark.medium
 def test_a_pair_with_refractory_times():
     """Reference `refractory_pair`: two neurons in antiphase, closed form. The pulse of one is 0.1, half of the coupling 0.2; the
     multiplier of a period is the square of that from a firing to the next."""
@@ -103,6 +104,7 @@ def test_a_pair_with_refractory_times():
     assert_allclose(found[:2], 0, rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_neurons_that_rest_ignore_pulses():
     """Three neurons, the second rests for another 0.1: the pulse of the first does not touch it, and lifts the third. Two whose
     rest ends at one time end it together."""

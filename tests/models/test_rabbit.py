@@ -71,6 +71,7 @@ def test_the_strike_and_its_impulse():
     assert_allclose(rabbit.foothold(jnp.array(BEFORE), PARAMS), [LENGTH, 0], rtol=0, atol=1e-15)
 
 
+@pytest.mark.medium
 def test_default_curves_are_invariant():
     derived = jax.jit(rabbit.invariant)(PARAMS)
     # Rates of 13 rad/s have a rounding of 2e-15, of which the coefficients have a tenth.

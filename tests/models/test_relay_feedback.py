@@ -37,6 +37,7 @@ def test_a_cycle_with_sliding_segments(values, leaves, enters, period, multiplie
     assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, 0, multiplier], rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_a_run_settles_on_the_cycle():
     params = relay.Params()
     mode, x0 = relay.start(params)

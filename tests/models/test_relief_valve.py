@@ -86,6 +86,7 @@ def test_valve_closes_and_opens_again():
     assert_allclose(closing(valve.Params(flow=0.2), opened + dt).x[0], 4 * dt**3 / 6, rtol=2e-3)
 
 
+@pytest.mark.medium
 def test_speed_at_which_the_valve_closes_hardly_matters():
     exact = numbers(REFERENCE["chattering"])["opens"]
     times = []

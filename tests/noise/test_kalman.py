@@ -220,6 +220,7 @@ def test_one_bounce_in_closed_form(ball):
         assert_allclose(smoothed.initial[0][lane], mean, rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_a_failing_lane_has_its_code(ball):
     """A ball at rest on the floor is Zeno at once; the other lanes are finite."""
     _, (slope, (filtered, smoothed)), _ = ball

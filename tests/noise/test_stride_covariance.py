@@ -83,6 +83,7 @@ def test_covariance_of_a_linear_map():
     assert_allclose(found[2], 0, atol=1e-16)
 
 
+@pytest.mark.medium
 def test_misuse_and_failure():
     orbit = fixed_point(2.5)
     lost = eqx.tree_at(lambda orbit: orbit.result, orbit, hj.RESULTS.orbit_not_converged)

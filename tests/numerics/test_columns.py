@@ -40,6 +40,7 @@ def test_a_batch_has_the_same_columns(axes):
     assert large[lane] == (factor > 1.5) and after[lane] == point[0] + 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("once", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
 def test_columns_are_differentiable(once):
     """By the point and by a captured number: the second derivatives of a x^2 y, and their derivatives."""

@@ -4,6 +4,7 @@ derivatives."""
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hyjax._testing import evaluate_alike, once, operations, sincos
@@ -21,6 +22,7 @@ def heights(t, x, params):
 INPUTS = jnp.array(0.3), jnp.array([0.4, 0.7]), {"by": lambda v: v**2}
 
 
+@pytest.mark.medium
 def test_values_and_derivatives_are_those_of_the_function():
     t, x, params = INPUTS
     assert_array_equal(once(heights)(t, x, params), heights(t, x, params))
@@ -59,6 +61,7 @@ def test_different_constants_are_not_equal():
     assert_array_equal(fn(jnp.array(1.5)), [3.0, 4.5, 3.0, 3.5])
 
 
+@pytest.mark.medium
 def test_functions_that_differ_in_numbers_are_one_batch():
     """Values and derivatives of functions that differ in literals and captured arrays, beside one of another form, against each
     by itself; a program as long for eight as for two."""

@@ -145,6 +145,7 @@ def test_result_codes_by_themselves_and_under_jit(slope):
     assert (int(alone[1]) == CODE) == (slope > 0)
 
 
+@pytest.mark.medium
 def test_imported_and_asked_first_while_a_function_is_traced(compiled):
     eager._untraced.cache_clear()
     asked = []

@@ -50,6 +50,7 @@ def cart():
     return hj.optimize(crude(), EFFORT, constraints=[START, TIME])
 
 
+@pytest.mark.medium
 def test_a_cart_of_closed_form(cart):
     """Least effort over the distance 1 in the time T, with the speed b at both ends: u is linear, J = 12 (1 - bT)^2 / T^3, and
     the multipliers are its derivatives by b and T. The barrier's parameter ends at 1e-11."""
@@ -96,6 +97,7 @@ def test_the_way_counts_once():
     assert once.travel(place) == once.travel(place)
 
 
+@pytest.mark.medium
 def test_a_limit_along_the_arc_holds_between_the_points():
     """The speed at most m: u falls linearly to 0 at t1 = 3 (mT - 1) / (2 (m - b)) = 1/2, the length of an interval, then the cart
     coasts. J = 2 a^2 t1 / 3 with a = 2 (m - b) / t1."""
@@ -138,6 +140,7 @@ def least_effort_of(start, fastest=0.52):
     return np.where(start > 0.46, free, 2 * (2 * (fastest - start) / duration) ** 2 * duration / 3)
 
 
+@pytest.mark.medium
 def test_a_picture_of_a_plan(limited):
     """The force of least effort is linear, 0.06 (1 - t), the speed a parabola, and at the middle 0.01 from its limit."""
     times, x, force = limited.plan.sample(5)
@@ -208,6 +211,7 @@ def test_a_plan_over_a_parameter(limited):
             hj.follow_optimum(limited, **arguments)
 
 
+@pytest.mark.medium
 def test_a_plan_that_ends(limited):
     """At the fastest speed 0.5 nothing but 0.5 throughout takes the time 2: slower than 0.5 there is no plan."""
     branch = hj.follow_optimum(limited, limit="fastest", stop=0.45, points=2, throw=False)
@@ -269,6 +273,7 @@ def test_a_limit_that_was_raised_by_too_much_is_no_optimum(monkeypatch):
     assert_allclose(found.value, gait.value, rtol=6e-7)
 
 
+@pytest.mark.medium
 def test_limits_of_the_input():
     """Inputs of at most 0.25 instead of 0.3: they are at their limits for a while, and cost more."""
     inputs = hj.control.HeldInputs(STEP, lambda p: p, intervals=8, low=-0.25, high=0.25)
@@ -283,6 +288,7 @@ def test_limits_of_the_input():
     assert gait.value > 0.06
 
 
+@pytest.mark.medium
 def test_a_batch_and_a_gradient():
     """Under `jit` and `vmap`, with limits that are traced; of single lanes the same values."""
 
@@ -299,6 +305,7 @@ def test_a_batch_and_a_gradient():
     assert jnp.all(codes == hj.RESULTS.successful._value)
 
 
+@pytest.mark.medium
 def test_single_precision():
     gait = hj.optimize(
         crude(dtype=jnp.float32),
@@ -315,6 +322,7 @@ def test_single_precision():
     assert_allclose(branch.values[-1], 12 * (1 - 2 * 0.38) ** 2 / 8, rtol=1e-3)
 
 
+@pytest.mark.medium
 def test_what_cannot_be():
     """Constraints that contradict each other are `infeasible`, with the violation said; a guess without values is `nonfinite`."""
     slow = hj.Constraint(hj.objectives.along(lambda t, x, p: x[1]), at_most=0.45)

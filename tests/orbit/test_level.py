@@ -179,6 +179,7 @@ def test_no_special_points_where_only_the_distance_is_singular():
     assert_allclose(np.sort(np.abs(family.multipliers), axis=1), np.tile([0, 0, 0.5], (len(family), 1)), atol=1e-9)
 
 
+@pytest.mark.medium
 def test_where_there_is_no_family():
     step = hj.ReturnMap(logistic, sequence=("wait",))
     # (a, b) -> (a, 0): of two quantities at once; and an orbit of a family is followed over no parameter.

@@ -72,6 +72,7 @@ def test_manifolds_of_henons_map():
         assert_allclose(manifold(manifold.s[::40]), manifold.x[::40], atol=1e-11)
 
 
+@pytest.mark.medium
 def test_manifolds_are_saved(tmp_path):
     manifold = henon_manifolds()[0]
     hj.save(tmp_path / "manifold.npz", manifold)

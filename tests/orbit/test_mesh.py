@@ -89,6 +89,7 @@ def test_surfaces_in_closed_form(name):
     assert np.all(area > 0)
 
 
+@pytest.mark.medium
 def test_the_first_axis_is_the_curve_of_the_first_multiplier():
     orbit, found = surface("node")
     curve = orbit.manifold(0, length=0.5)

@@ -26,6 +26,7 @@ def batch(near=jnp.inf, v=STARTS, r=-0.8, throw=False) -> hj.PeriodicOrbit:
     return jax.vmap(run)(v, jnp.broadcast_to(r, v.shape))
 
 
+@pytest.mark.medium
 def test_distance_from_the_guess():
     """Relative to the largest component of either, one number for each lane."""
     ratios = np.asarray(STARTS) / V

@@ -35,6 +35,7 @@ def test_both_gaits_of_the_simplest_walker(slope):
         assert_allclose(again.x, found[i].x, rtol=0, atol=2e-14)
 
 
+@pytest.mark.medium
 def test_digits_of_the_search():
     found = gaits(simplest_walker, simplest_walker.Params(0.009))
     for orbit, name in zip((found[0], found[1]), ("long_0.009", "short_0.009"), strict=True):
@@ -224,6 +225,7 @@ def test_both_orbits_between_fold_and_grazing(monkeypatch):
     assert_allclose(product, 0.8**2 * np.exp(-2 * np.pi * 0.1), rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_too_few_starts_are_said():
     with pytest.warns(UserWarning, match="starts led to 2 orbits; the expected share"):
         logistic_orbits(3.6, max_starts=128)
@@ -256,6 +258,7 @@ def test_a_search_of_a_forced_system_tells_of_the_phase(period, found):
         assert_allclose(orbits.x[0], [1 / (1 + 4 * np.pi**2), 0], atol=1e-10)
 
 
+@pytest.mark.medium
 def test_a_search_that_finds_nothing_is_an_error():
     system = hj.HybridSystem(
         {"m": hj.Mode(lambda t, x, p: jnp.ones_like(x), ("y",))},

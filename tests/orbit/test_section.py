@@ -72,6 +72,7 @@ def test_a_period_multiplies_areas(passed):
     assert np.all(np.sum(np.asarray(crossing.transitions) >= 0, axis=1) == crossing.jumps)
 
 
+@pytest.mark.medium
 def test_a_lane_with_too_many_jumps(passed):
     """Six impacts; the other lanes are sound."""
     crossing, jacobian, _ = passed

@@ -413,6 +413,7 @@ def test_a_forcing_of_amplitude_zero_leaves_the_phase_free():
     assert_allclose(jnp.abs(orbit.multipliers), [0], atol=1e-13)
 
 
+@pytest.mark.medium
 def test_a_loop_at_rest_between_ticks():
     """A guess at rest has no scale of time, beside which the period could vanish."""
     flow = lambda t, x, p: jnp.stack([x[1] - x[0]])

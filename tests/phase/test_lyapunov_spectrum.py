@@ -41,6 +41,7 @@ def struck():
     return jax.jit(jax.vmap(run))(starts, jnp.array([8.0, 8.0, -8.0]))
 
 
+@pytest.mark.medium
 def test_the_sum_is_the_rate_of_volumes(struck):
     """Damping shrinks areas by exp(-c t), each impact by e^2, whatever the trajectory."""
     good = np.array([True, True, False])

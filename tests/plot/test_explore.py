@@ -215,6 +215,7 @@ def test_lines_that_a_mode_lacks_vanish(explorer, monkeypatch):
     assert next(each.get("values") for each in dot if each.get("attributeName") == "r") == "0;0;5;5"
 
 
+@pytest.mark.medium
 def test_a_sketch_has_the_outline_where_it_is():
     """In the middle of a step: the ground is straight, falls by the slope, and touches the stance foot."""
     x, params = jnp.array([0.1, -0.2, 0.5, 0.0]), simplest_walker.Params(slope=0.1)

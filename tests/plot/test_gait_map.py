@@ -58,6 +58,7 @@ def test_the_page_of_a_branch(branch, tmp_path):
     assert html.unescape(shown) == found.page
 
 
+@pytest.mark.medium
 def test_the_page_needs_no_other_file(branch):
     page = hj.plot.gait_map([branch], wheel, gaits=2).page
     assert not re.search(r"https?:|src=|href=|@\w+@|url\(|import", page.replace("http://www.w3.org", ""))

@@ -53,6 +53,7 @@ def marked(ax, gid):
     return [np.asarray(line.get_xydata()) for line in ax.lines if line.get_gid() == gid]
 
 
+@pytest.mark.medium
 def test_phase_portrait_jumps_from_strike_to_node(orbit):
     ax = phase_portrait(orbit, model=walker)
     (theta, phi) = marked(ax, "jump")

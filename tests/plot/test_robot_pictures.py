@@ -36,6 +36,7 @@ def closed():
     pyplot().close("all")
 
 
+@pytest.mark.medium
 def test_limbs_run_from_joint_to_joint_and_to_the_feet():
     """Against MuJoCo's places in a random pose; in both legs one line, whatever the leg is made of."""
     model = mujoco.MjModel.from_xml_string(WALKER)

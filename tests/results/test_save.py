@@ -150,6 +150,7 @@ def test_a_trajectory_of_an_own_system(file):
     assert on.params.restitution == 0.5
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "params", [{"restitution": jnp.array(0.5)}, (0.5, {"g": np.float64(1)}), jnp.array([0.5, 1.0])]
 )
@@ -164,6 +165,7 @@ def test_parameters_in_containers_need_no_example(params, tmp_path):
     require_equal(trajectory, hj.load(tmp_path / "drop.npz", system=system))
 
 
+@pytest.mark.medium
 def test_integrators_come_back(tmp_path):
     """Solver, controller with its norm, and adjoint; one for each mode."""
     parts = {
@@ -293,6 +295,7 @@ def test_other_parameters_are_refused(file):
         load_ball(file, params=Ball(jnp.zeros(2)))
 
 
+@pytest.mark.medium
 def test_what_is_no_result_is_not_saved(gaits, tmp_path):
     path = tmp_path / "what.npz"
     for what in (jnp.zeros(3), BALL, rimless_wheel.Params(), [gaits, 1.0]):

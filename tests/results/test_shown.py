@@ -101,6 +101,7 @@ def test_codes_have_names(orbit):
         assert orbit.result == 0
 
 
+@pytest.mark.medium
 def test_single_precision_shows_its_digits():
     text = str(gait(dtype=jnp.float32))
     period = next(line for line in text.splitlines() if "period" in line).split()[-1]
@@ -117,6 +118,7 @@ def test_what_is_no_number_shows_its_structure(orbit):
     assert "period=f64[]" in seen[0]
 
 
+@pytest.mark.medium
 def test_trajectories_show_their_arcs():
     walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)
     assert repr(walk) == str(walk) and "jumps" in repr(walk) and "Result: successful" in repr(walk)
@@ -170,6 +172,7 @@ def test_text_and_page_of_one_description():
     ]
 
 
+@pytest.mark.medium
 def test_orbits_side_by_side_or_a_row_each():
     """By the width of the line; the multiplier that is rounding is zero in both."""
     orbits = jax.vmap(gait)(jnp.array([0.15, 0.2]))

@@ -42,6 +42,7 @@ def orbit():
     return hj.periodic_orbit(hj.ReturnMap(WHEEL, sequence=("stance",)), jnp.array([-0.5, 0.8]), Params(2 / 3))
 
 
+@pytest.mark.medium
 def test_parameters(orbit):
     """Numbers become arrays of floating-point numbers, and keep their units through a transformation."""
     params = Params(1, slope=np.float32(0.5))

@@ -76,6 +76,7 @@ def test_the_multiplier_from_the_file_is_that_of_the_closed_form():
     assert gait.defect < 1e-11
 
 
+@pytest.mark.medium
 def test_inputs_are_leaves_of_the_parameters():
     """Motors are driven by the parameters as by a control, and by the sum of both."""
     u, other = jnp.array([3.0, -1.0, 2.0, 0.5]), jnp.array([1.0, 1.0, -4.0, 0.0])

@@ -122,6 +122,7 @@ def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
             assert_allclose(ours, theirs, rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_numbers_of_contacts_are_leaves():
     robot = hj.robots.from_mujoco(PLANAR, contacts={"foot": "slope", "box": "slope"})
     q = jnp.array([0.1, 0.2, 0.3, 0.4])

@@ -113,6 +113,7 @@ def joints(x):
     return (change @ x.reshape(2, -1).T).T.ravel()
 
 
+@pytest.mark.medium
 def test_equations_and_impacts_are_those_of_the_model():
     """At random states, of a straight leg where the knee strikes. The model conserves angular momenta; here the impulse acts at
     the foot."""

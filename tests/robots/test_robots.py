@@ -252,6 +252,7 @@ def test_forces_that_a_flag_disables_are_zero():
         assert_allclose(robot.mechanism.acceleration(NOW, Q, V, params), data.qacc, rtol=0, atol=1e-11)
 
 
+@pytest.mark.medium
 def test_transformations():
     """Accelerations in a batch over a mass, by forward and reverse derivatives against a central difference; float32 stays."""
     robot = arm()

@@ -137,6 +137,7 @@ def test_two_steps_without_exchange_are_two_with_it():
     assert_allclose(twice.x, once.x, rtol=0, atol=1e-12)
 
 
+@pytest.mark.medium
 def test_the_legs_change_places():
     """A permutation where both hang on the trunk; where one leg is the base, the angles in the plane change places."""
     exchange = WALKER.system.transitions[0].reset

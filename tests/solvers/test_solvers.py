@@ -53,6 +53,7 @@ TURNING = dfx.ODETerm(turning)
 size = lambda x: jnp.max(jnp.abs(x))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ONE_STEP)
 def test_order_of_a_one_step_method(name):
     """The error at the end of a unit of time falls with the order; the error of one step, and its estimate, with one more."""
