@@ -383,6 +383,9 @@ def _events_left(found: Fitted, labels: list) -> bool:
     link, ways = found.problem.link, found.problem.system.ways
     if len(labels) < 2 or not isinstance(link, FlowLinks) or found.problem.closing is not None:
         return False
+    # A run from the start alone may leave what free states hold.
+    if found.problem.division is not None:
+        return False
     # Labels that share events are not counted: which of these a row is, it does not say.
     alone = np.sum(kinds := np.asarray(link.kinds), axis=0) == 1
     for k, (record, (skips, spurious)) in enumerate(zip(found.records, found.matching, strict=True)):
