@@ -1,6 +1,6 @@
 r"""A jerboa, which hops on two springy legs that land one after the other.
 
-The equations are those of the [biped on springy legs](biped_slip.md), with the springs of the hips at rest at two angles: the
+The equations are those of the biped on springy legs (`biped_slip`), with the springs of the hips at rest at two angles: the
 legs land with different angles, and the hop is not the image of itself with the legs exchanged:
 
 $$\ddot x = -\sum F_i\sin\alpha_i, \qquad \ddot y = \sum F_i\cos\alpha_i - 1, \qquad
@@ -30,6 +30,7 @@ from .biped_slip import (
     sequence as sequence,
     step as biped_step,
     system as system,
+    time_unit as time_unit,
     units as units,
 )
 

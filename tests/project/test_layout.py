@@ -184,7 +184,7 @@ LINES = {
     "_system": 1752, "_numerics": 1853, "_results": 1528, "solvers": 878, "_flow": 5828, "_orbit": 5464, "noise": 1544,
     "control": 3049, "phase": 1392, "_continuation": 5491, "_sweep": 3747, "_optimize": 5004, "_fit": 2289,
     "study": 1083, "contact": 1972,
-    "robots": 1390, "models": 5723, "plot": 4083, "cli": 3230, "certify": 7441,
+    "robots": 1390, "models": 5724, "plot": 4083, "cli": 3230, "certify": 7441,
 }  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 343 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 64_784
+    assert len(FILES) <= 343 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 64_785
     assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 340
     assert len(hyjax.__all__) <= 50
 
