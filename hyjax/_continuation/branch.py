@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Self, TYPE_CHECKING, TypeVar
+from typing import Any, Generic, TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
@@ -53,7 +53,7 @@ class Points(Shown, Generic[Special]):
         """The number of points."""
         return len(self._points["v"])
 
-    def __getitem__(self, i) -> Self:
+    def __getitem__(self, i):
         """One branch or locus of a batch."""
         return lanes(self, self.accept, i, "one branch, not a batch of branches")
 
