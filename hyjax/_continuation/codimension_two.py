@@ -149,7 +149,7 @@ def search_locus(
         tests = {name: test for name, test in tests_between(a, b, once).items() if not zero(test)}
         flips = {name: test for name, test in tests.items() if (test(a) >= 0) != (test(b) >= 0)}
         steady = [test for name, test in tests.items() if name not in flips]
-        simple = not any(may_turn(places, k, test, TOUCHES, zero=0) for test in steady)
+        simple = not any(may_turn(places, k, test, TOUCHES, zero=0.0) for test in steady)
         return (flips, simple), simple
 
     def located(curve: Followed, a: Place, b: Place, wanted: tuple[dict[str, Test], bool]) -> Located:

@@ -25,7 +25,7 @@ ANY = "*"
 # The kind of a link that no event ends: at a time, or at once, which fills a record up to the length of the longest.
 UNTIL, NONE = -1, -2
 # A sample that is nearer to an event than so many deviations of its time is left out.
-BESIDE = 3
+BESIDE = 3.0
 # Samples of a link, where free states divide a record without events.
 SAMPLES = 8
 
