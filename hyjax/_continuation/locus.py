@@ -124,8 +124,8 @@ def locus(
     scale = jnp.stack([old.scale[old.free.index(first)], interval.span])
     if isinstance(point, EquilibriumPoint):
         # Residuals are relative to the unknowns: the scaled parameters are not zero within the interval, as the state may be.
-        known = {"start": point.equilibrium, "free": (first, second), "origin": origin - 4 * scale, "scale": scale}
-        unfolding: Equation = dataclasses.replace(old, **known)
+        fields = {"start": point.equilibrium, "free": (first, second), "origin": origin - 4 * scale, "scale": scale}
+        unfolding: Equation = dataclasses.replace(old, **fields)
         touch, loosest, made = None, LOOSER * rounding(y), EquilibriumLocus
     else:
         problem = Problem(old.problem.system, old.problem.sequence, times * old.problem.strides)

@@ -72,11 +72,11 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
                 known.setdefault(j, []).append(_Chain(cost, after, matching))
             # Two events in the other order.
-            first, beside = lane - 1, j > i + 1 and rows[j] == rows[j - 1] + 1 and kinds[j] != kinds[j - 1]
-            if beside and good[0, first] and good[0, lane] and reached.t[0, lane] <= reached.t[0, first]:
-                parts = zip((first, lane), (j - 1, j), strict=True)
+            other, beside = lane - 1, j > i + 1 and rows[j] == rows[j - 1] + 1 and kinds[j] != kinds[j - 1]
+            if beside and good[0, other] and good[0, lane] and reached.t[0, lane] <= reached.t[0, other]:
+                parts = zip((other, lane), (j - 1, j), strict=True)
                 cost = chain.cost + sum(off(reached.t[0, each], row, chain.node.t) for each, row in parts)
-                node = jax.tree.map(lambda leaf, k=first: leaf[0, k], reached)
+                node = jax.tree.map(lambda leaf, k=other: leaf[0, k], reached)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
                 skips, spurious, turned = chain.matching
                 matching = Matching(skips, (*spurious, *rows[i + 1 : j - 1]), (*turned, rows[j]))
