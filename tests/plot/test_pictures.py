@@ -107,7 +107,7 @@ def logistic(strides):
     return SimpleNamespace(
         values=a, heights=lambda name: nodes, stable=np.abs(multipliers[:, 0]) < 1, special_points=(point,), parameter="a",
         unfolding=SimpleNamespace(problem=problem, params={"a": jnp.array(3.0), "b": jnp.array(1.0)}, free=(0,)),
-        _points={"v": v, "nodes": nodes[:, :, None]},
+        _points={"v": v, "aux": SimpleNamespace(nodes=nodes[:, :, None])},
     )  # fmt: skip
 
 
