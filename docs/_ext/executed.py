@@ -1,10 +1,12 @@
-"""The code of the pages, executed before they are read: by one kernel, whose imports and compiled programs all pages share.
+"""The code of the pages, executed before they are read: by two kernels, of which each takes the next page. The pages of a kernel
+share its imports, and all pages the compiled programs of the cache.
 
 What a page prints is kept in the cache of MyST-NB, whose folder is outside of the checkout and named by a digest of hyjax's
 source: a page is executed again when its code or hyjax changes. MyST-NB itself would start a kernel for each page: as many times
 the imports, and the programs of all pages before.
 """
 
+import asyncio
 import pathlib
 import tempfile
 import time
@@ -16,9 +18,9 @@ from jupyter_client.manager import AsyncKernelManager
 from myst_nb.core.read import is_myst_markdown_notebook, read_myst_markdown_notebook
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from nbclient.util import run_sync
 from sphinx.util import logging
 
+KERNELS = 2
 # Between two pages: the folder, and what the page before left behind of names, of JAX's configuration and of figures. A process
 # has 65 530 memory maps, of which each compiled program takes some.
 CLEAN = """
@@ -39,46 +41,54 @@ __spec__ = None
 def execute(app, env, docnames):
     if app.config.nb_execution_mode != "cache":
         return
-    folder, cache = pathlib.Path(app.srcdir), get_cache(app.config.nb_execution_cache_path)
-    waiting = {}
+    cache, waiting = get_cache(app.config.nb_execution_cache_path), []
     for path in sorted(path for path in map(pathlib.Path, map(env.doc2path, env.found_docs)) if path.suffix == ".md"):
         if is_myst_markdown_notebook(text := path.read_text()):
             notebook = read_myst_markdown_notebook(text, env.myst_config, path=path)
             try:
                 cache.match_cache_notebook(notebook)
             except KeyError:
-                waiting[path] = notebook
-    if not waiting:
-        return
+                waiting.append((path, notebook))
+    asyncio.run(execute_all(waiting, cache, app))
+
+
+async def execute_all(waiting: list[tuple], cache, app) -> None:
+    """Every page that waits, by `KERNELS` kernels at a time."""
+    with tempfile.TemporaryDirectory() as places:
+        await asyncio.gather(
+            *(work(waiting, cache, app, pathlib.Path(places)) for _ in range(min(KERNELS, len(waiting))))
+        )
+
+
+async def work(waiting: list[tuple], cache, app, places: pathlib.Path) -> None:
+    """What one kernel does: the next page, until none waits."""
     manager, logger = AsyncKernelManager(kernel_name="python3"), logging.getLogger(__name__)
-    run_sync(manager.start_kernel)()
+    await manager.start_kernel()
     try:
-        with tempfile.TemporaryDirectory() as places:
-            for number, (path, notebook) in enumerate(waiting.items()):
-                start, place = time.perf_counter(), pathlib.Path(places, str(number))
-                place.mkdir()
-                run(
-                    nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CLEAN.format(folder=str(place)))]),
-                    manager,
-                )
-                try:
-                    run(notebook, manager, app.config.nb_execution_timeout)
-                except CellExecutionError as error:
-                    logger.warning("%s: the code of the page fails.\n%s", path, error)
-                    continue
-                seconds = time.perf_counter() - start
-                bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds})
-                cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
-                logger.info("executed %s in %.1f s", path.relative_to(folder), seconds)
+        while waiting:
+            path, notebook = waiting.pop(0)
+            start, place = time.perf_counter(), places / str(len(waiting))
+            place.mkdir()
+            clean = nbformat.v4.new_code_cell(CLEAN.format(folder=str(place)))
+            await run(nbformat.v4.new_notebook(cells=[clean]), manager)
+            try:
+                await run(notebook, manager, app.config.nb_execution_timeout)
+            except CellExecutionError as error:
+                logger.warning("%s: the code of the page fails.\n%s", path, error)
+                continue
+            seconds = time.perf_counter() - start
+            bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds})
+            cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+            logger.info("executed %s in %.1f s", path.relative_to(app.srcdir), seconds)
     finally:
-        run_sync(manager.shutdown_kernel)(now=True)
+        await manager.shutdown_kernel(now=True)
 
 
-def run(notebook, manager: AsyncKernelManager, timeout: int = 600) -> None:
+async def run(notebook, manager: AsyncKernelManager, timeout: int = 600) -> None:
     # Times in the metadata would be a part of the digest by which the cache finds a page.
     client = NotebookClient(notebook, km=manager, timeout=timeout, record_timing=False)
     try:
-        client.execute()
+        await client.async_execute()
     finally:
         if client.kc is not None:
             client.kc.stop_channels()
