@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 
 import hyjax as hj
-from hyjax.certify.enclosed_map import ReturnMap
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports
 from hyjax.models import simplest_walker as walker
@@ -41,7 +40,7 @@ FOUND = [
 
 def fixed(orbit, size, bound, rings, degree):
     directions = importlib.import_module("hyjax.certify.attracting")._around(FACETS)
-    of = ReturnMap(orbit, hj.certify.Disturbance(bound), steps=32, orders=12)
+    of = EnclosedMap(orbit, hj.certify.Disturbance(bound), steps=32, orders=12)
     images, polygon = PieceImages(of, rings, 6 * 2**rings, degree), from_supports(directions, np.full(FACETS, size))
     images.boundary(from_supports(directions, np.full(FACETS, 1e-6)), directions)
     begun = time.perf_counter()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ._results.table import Table
     from ._results.working import working
     from .solvers.adams import AdamsPECE
-    from .solvers.divided_differences import History as DividedDifferences
+    from .solvers.divided_differences import DividedDifferences
     from .solvers.ndf import KAPPA, NDF
     from ._flow import integrate
     from ._flow.automaton import Automaton
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from ._orbit.section_search import _onto_surface, _solve
     from ._orbit.shooting import COARSE, find_root_by_stages, SingleShooting
     from ._orbit.verdict import judged
-    from ._fit.gauss_newton import Rows, sizes_of, with_free_states, without_free_states
+    from ._fit.gauss_newton import ResidualRows, sizes_of, with_free_states, without_free_states
     from .noise.covariance_system import JointParams, Layout
     from .noise.noise import place_noise
     from .noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from ._optimize import optimize as optimize_module, optimized_plan
     from ._optimize.optimized_plan import searched
     from ._optimize.follow_plan import PlanCurve, PlanPoint
-    from ._optimize.follow_optimum import _by_limit, exchange, Expansion, leaving, Optimum, OptimumCurve
+    from ._optimize.follow_optimum import _by_limit, exchange, ProgramExpansion, leaving, Optimum, OptimumCurve
     from ._optimize.interval import ASKED, COEFFICIENTS, fly, NODES, WEIGHTS
     from ._optimize.stages import (
         evaluate as stages_evaluate,
@@ -182,7 +182,7 @@ if TYPE_CHECKING:
     from .certify.certify_command import certificate_record
     from .certify.disturbance import Disturbance, disturbed_ends, NONE
     from .certify.eigenvalue_discs import EigenvalueEnclosure, enclose_eigenvalues
-    from .certify.enclosed_map import Image, numbers_of, ReturnMap
+    from .certify.enclosed_map import EnclosedMap, Image, numbers_of
     from .certify.enclosed_step import (
         advance,
         displaced,
@@ -194,19 +194,19 @@ if TYPE_CHECKING:
         widened as enclosed_step_widened,
     )
     from .certify.event import crossed, gathered, spread_out
-    from .certify.exact_flow import crossing, Step as ExactStep, step_from
+    from .certify.exact_flow import crossing, ExactStep, step_from
     from .certify.exact_graph import exact_function
     from .certify.exact_numbers import balls, dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
     from .certify.flow_pipe import no_guard_fires, Tube
     from .certify.forcing import forcing_period
     from .certify.interpret import cases_decided, enclosure, evaluate, JUMPS, KINKS
-    from .certify.krawczyk import approximate_inverse, Boxes, Over
+    from .certify.krawczyk import approximate_inverse, Boxes, BoxImage
     from .certify.linear_forms import COMPARED
     from .certify.lowering import core_jaxpr
     from .certify.mode_field import ModeField
-    from .certify.piece_images import _norm, PieceImages, Reached
+    from .certify.piece_images import _norm, PieceImages, PolygonImage
     from .certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, reach, tight
-    from .certify.proved_basin import _Grid, _settled, _within
+    from .certify.proved_basin import _CellGrid, _settled, _within
     from .certify.proved_orbit import Enclosed
     from .certify.radius import phi_functions
     from .certify.rounding import up

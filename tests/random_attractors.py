@@ -175,7 +175,7 @@ class Attraction:
         """In place of what the functions compile for each orbit."""
         patch.setattr(piece_images, "CUTS", CUTS)
         for module in (attracting, proved_basin):
-            patch.setattr(module, "ReturnMap", lambda *_, **__: self)
+            patch.setattr(module, "EnclosedMap", lambda *_, **__: self)
             patch.setattr(module, "PieceImages", lambda *_: self.images)
 
     def meant(self, system: dict[str, float], place: Place) -> Known:
@@ -194,7 +194,7 @@ class Attraction:
         return self.prover.image(piece, point, h, window, strength)
 
     def timing(self, pieces, strength: float = 1.0):
-        """As `ReturnMap.timing`, by the times in closed form."""
+        """As `EnclosedMap.timing`, by the times in closed form."""
         corners = np.array([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), *itertools.product((1.0, -1.0), repeat=2)])
         monomials = np.prod(corners[:, None, :] ** pieces.basis.exponents, axis=2)
         points = np.einsum("pn,bni->pbi", monomials, np.asarray(pieces.coefficients))

@@ -27,12 +27,12 @@ from hyjax._testing import (
     approximate_inverse,
     basis,
     Boxes,
+    BoxImage,
     Disturbance,
+    EnclosedMap,
     identity_frame,
     Image,
     NONE,
-    Over,
-    ReturnMap,
     SectionChart,
     TaylorModel,
     up,
@@ -290,7 +290,7 @@ class Prover:
 
         section = SectionChart(lift, chart, ("x", "y", *family.names, *PLACE))
         self.orbit = dataclasses.replace(resting, system=system)
-        self.map = ReturnMap(self.orbit, disturbance, section=section, steps=steps, orders=ORDERS)
+        self.map = EnclosedMap(self.orbit, disturbance, section=section, steps=steps, orders=ORDERS)
         n = 7 + count
         # In the coordinates as they are, of which some may be a million times as large as others.
         still = [identity_frame(n)] * (steps + 1)
@@ -365,6 +365,6 @@ class Prover:
         boxes.map = SimpleNamespace(axes=SimpleNamespace(matrix=np.diag(reach)))
         boxes.first = SimpleNamespace(image=at_center)
         boxes.inverse = approximate_inverse(np.asarray(at_center.jacobian.center) - np.eye(2))
-        boxes.of_box = lambda center, radius: Over(center, radius, over, np.zeros((1, 3)), np.zeros(1))
+        boxes.of_box = lambda center, radius: BoxImage(center, radius, over, np.zeros((1, 3)), np.zeros(1))
         (_, part), reasons = boxes.proved(1.0)
         return over, part, reasons

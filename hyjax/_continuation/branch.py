@@ -116,7 +116,7 @@ def _searched(found: Points) -> tuple[Sequence, tuple[tuple[float, float], ...]]
     return found._search()
 
 
-class Orbits(Points[SpecialPoint]):
+class OrbitCurve(Points[SpecialPoint]):
     """Periodic orbits at the points of a curve: base of `Branch` and `Locus`."""
 
     @property
@@ -135,7 +135,7 @@ class Orbits(Points[SpecialPoint]):
         return computed_once(_multipliers_of, self)
 
 
-class Branch(Orbits):
+class Branch(OrbitCurve):
     r"""A branch of periodic orbits $F(y, \lambda) = 0$ over a parameter $\lambda$, from `continuation` or `switch_branch`.
 
     **Attributes:** in the order along the curve, in the units of the system: `values` of the parameter, shape `(points,)`; `x`,
@@ -273,7 +273,7 @@ def _columns_of(found: Points) -> dict[str, Any]:
     return jax.tree.map(along, own | {"aux": host.aux})
 
 
-def _multipliers_of(found: Orbits) -> np.ndarray:
+def _multipliers_of(found: OrbitCurve) -> np.ndarray:
     points, n = found._points, found.x.shape[1]
     # Rows of the orbit's equation; along a locus the Jacobian has one more row.
     states = points["v"].shape[1] - len(found.unfolding.free)

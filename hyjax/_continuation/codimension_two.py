@@ -83,7 +83,7 @@ SMALL, TOUCHES = 1e-3, 1e-3
 Test = Callable[[Place], float]
 
 
-class Condition(eqx.Module):
+class LocusEquation(eqx.Module):
     """The equation `H = 0` of a locus: the periodic orbits or equilibria of an `unfolding` with two free parameters that meet the
     condition of the special points of a kind, at the ends of branches of a `touch`."""
 
@@ -186,7 +186,7 @@ def special_points_along(curve: Followed, points: dict[str, Any]) -> tuple[list[
 
 
 @long_run
-def witness(equation: Condition, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+def witness(equation: LocusEquation, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
     """No test functions, and the multipliers at a point of a locus."""
     return {}, eigenvalues(equation.unfolding.around(jacobian[:-1]))
 
@@ -246,7 +246,7 @@ def _slope(values: np.ndarray) -> float:
     return float(np.sum([np.prod(1 - np.delete(values, k)) for k in range(len(values))]).real)
 
 
-def _cubic(equation: Condition, place: Place) -> float:
+def _cubic(equation: LocusEquation, place: Place) -> float:
     """The coefficient of the normal form whose sign decides between super- and subcritical, in units of the size of states."""
     kind, v, dF = equation.kind, *map(jnp.asarray, (place.near.v, place.near.jacobian[:-1]))
     form = FORMS[kind]._replace(parameters=0)
@@ -302,7 +302,7 @@ def at_end(
     before, second = one.split(end.v)
     origin = unfolding.join(before, jnp.append(values[0], second))
     touch = eqx.tree_at(lambda touch: touch.jump, end.touch, jnp.array(not np.isfinite(end.orbit.multipliers).all()))
-    curve = Followed(Condition(unfolding, touch, end.kind), 1, method, accept, witness)
+    curve = Followed(LocusEquation(unfolding, touch, end.kind), 1, method, accept, witness)
     first = place_near(curve, 0.0, origin, jnp.zeros_like(origin).at[-2].set(1))
     if first is None:
         return None
@@ -313,7 +313,7 @@ def at_end(
         return None
     place = at(s)
     multiplier = SHIFTS.get(kind, 0) or apart(kind, place.values)[0][0]
-    return _point(Condition(unfolding, end.touch, end.kind), _meeting(end.kind, kind), place, multiplier)
+    return _point(LocusEquation(unfolding, end.touch, end.kind), _meeting(end.kind, kind), place, multiplier)
 
 
 @long_run
@@ -328,7 +328,7 @@ def _chain(unfolding: Unfolding, v: Array, accept: Array) -> tuple[Scalar, Chain
     return jnp.max(jnp.abs(residual)), unfolding.rolled().judged(v, chain, accept)
 
 
-def _point(equation: Condition, name: str, place: Place, multiplier: complex | float) -> SpecialPoint:
+def _point(equation: LocusEquation, name: str, place: Place, multiplier: complex | float) -> SpecialPoint:
     unfolding = equation.unfolding
     near = jax.tree.map(jnp.asarray, place.near._replace(jacobian=place.near.jacobian[:-1]))
     dtype = near.v.dtype

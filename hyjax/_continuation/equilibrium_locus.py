@@ -32,7 +32,7 @@ from .._results.registry import draw
 from .._results.table import Table
 from .._system.results import described_code
 from .._system.types import Scalar
-from .codimension_two import Condition, least_of, search_locus, STILL, Test, turning_from
+from .codimension_two import least_of, LocusEquation, search_locus, STILL, Test, turning_from
 from .curve import Curve, PseudoArclength
 from .equilibrium_branch import Equilibria, equilibrium_on, EquilibriumPoint, hopf_form
 from .location import Followed, nothing, Place, places_of
@@ -98,7 +98,7 @@ class EquilibriumLocus(Equilibria):
         return np.isnan(self.frequencies) & (self.kind == "hopf")
 
     def _search(self) -> tuple[list[EquilibriumPoint], tuple[tuple[float, float], ...]]:
-        equation, kind = Condition(self.unfolding, None, self.kind), self.kind
+        equation, kind = LocusEquation(self.unfolding, None, self.kind), self.kind
         curve = Followed(equation, len(self.curves.count), self.method, self.accept, _witness)
         product = lambda values: float(np.prod(values).real)
         sums = lambda values: [a + b for a, b in itertools.combinations(values, 2)]
@@ -140,7 +140,7 @@ class EquilibriumLocus(Equilibria):
 
 
 @short_run
-def _witness(equation: Condition, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
+def _witness(equation: LocusEquation, v: Array, jacobian: Array, tangent: Array) -> tuple[dict[str, Array], Array]:
     """No test functions, and the scaled eigenvalues."""
     values = equilibrium_on(equation.unfolding, v).eigenvalues
     return {}, values * equation.unfolding.time_scale.astype(values.dtype)
@@ -151,19 +151,19 @@ def _apart(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return least_of(values, 1 if kind == "fold" else 2, np.sum)
 
 
-def _alone(equation: Condition, v: Array) -> tuple[Balance, Array]:
+def _alone(equation: LocusEquation, v: Array) -> tuple[Balance, Array]:
     """The equation with the parameter of the branch alone, and its unknowns."""
     both, start = equation.unfolding, equilibrium_on(equation.unfolding, v)
     first = {name: getattr(both, name)[:1] for name in ("free", "origin", "scale")}
     return dataclasses.replace(both, start=start, **first), v[:-1]
 
 
-def _lyapunov(equation: Condition, place: Place, square: float) -> float:
+def _lyapunov(equation: LocusEquation, place: Place, square: float) -> float:
     frequency = jnp.sqrt(jnp.asarray(square, place.near.v.dtype)) / equation.unfolding.time_scale
     return float(hopf_form(*_alone(equation, jnp.asarray(place.near.v)), frequency).c.real)
 
 
-def _point(equation: Condition, kind: str, place: Place) -> EquilibriumPoint | None:
+def _point(equation: LocusEquation, kind: str, place: Place) -> EquilibriumPoint | None:
     """The special point at a place; `None` where it is none."""
     v, balance = jnp.asarray(place.near.v), equation.unfolding
     critical, others = _apart(equation.kind, place.values)

@@ -41,7 +41,7 @@ SMOOTH = 1e-6
 LARGEST = 0.05
 
 
-class Lap(eqx.Module):
+class CircleJacobians(eqx.Module):
     """The images of the points of a circle: `by`, the Jacobians of the map, shape `(angles, n, n)`; a code that is not
     `successful`, where there is one."""
 
@@ -187,7 +187,7 @@ def _follow(
         rows = jnp.column_stack([blocks, -(change @ points(u)).reshape(-1), by[:, :, n].reshape(-1)])
         phase = jnp.concatenate([border.reshape(-1), jnp.zeros(2, u.dtype)])
         jacobian = jnp.concatenate([rows, phase[None]])
-        passed = Lap(by[:, :, :n], numbered_code(jnp.max(results._value)))
+        passed = CircleJacobians(by[:, :, :n], numbered_code(jnp.max(results._value)))
         return (
             jnp.append(residual.reshape(-1), jnp.sum(border * (points(u) - first))),
             jacobian,

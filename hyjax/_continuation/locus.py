@@ -21,9 +21,9 @@ from .._results.table import Table
 from .._system.types import Scalar
 from .._system.where import one_leaf, Where
 from ..phase.equilibrium import rounding
-from .branch import orbit_at, Orbits
+from .branch import orbit_at, OrbitCurve
 from .branch_report import special_points_table
-from .codimension_two import apart, at_end, Condition, PAIR, special_points_along, witness
+from .codimension_two import apart, at_end, LocusEquation, PAIR, special_points_along, witness
 from .curve import Curve, curves_from, interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import EquilibriumPoint
 from .equilibrium_locus import CROSSING, EquilibriumLocus, LOOSER
@@ -135,7 +135,7 @@ def locus(
         made = ft.partial(Locus, touch=touch)
     v0 = unfolding.join(jnp.concatenate([y] * times), origin)
     natural = jnp.zeros_like(v0).at[-1].set(1)
-    equation, accept = Condition(unfolding, touch, kind.removeprefix("doubled-")), jnp.asarray(loosest, v0.dtype)
+    equation, accept = LocusEquation(unfolding, touch, kind.removeprefix("doubled-")), jnp.asarray(loosest, v0.dtype)
     away = natural
     if doubled:
         w = point.kernel[0, : y.size]  # pyright: ignore[reportAttributeAccessIssue]
@@ -165,7 +165,7 @@ def _branches_cross(point: SpecialPoint | EquilibriumPoint) -> bool:
     return len(curves_through(point)) > 1 and bool(np.any(sizes[..., -1] < np.finfo(sizes.dtype).eps ** NOTHING))
 
 
-class Locus(Orbits):
+class Locus(OrbitCurve):
     r"""A curve of special points in the plane of two parameters, $H(y, \lambda_1, \lambda_2) = 0$, from `locus`.
 
     **Attributes:** `kind`: the kind of the special points. In the order along the curve: `values`, shape `(points, 2)`; `x`,
@@ -206,7 +206,7 @@ class Locus(Orbits):
 
     def _search(self) -> tuple[tuple[SpecialPoint, ...], tuple[tuple[float, float], ...]]:
         points, unfolding = self._points, self.unfolding
-        equation, stuck = Condition(unfolding, self.touch, self.kind), np.asarray(self.curves.stuck)
+        equation, stuck = LocusEquation(unfolding, self.touch, self.kind), np.asarray(self.curves.stuck)
         curve = Followed(equation, len(stuck), self.method, self.accept, witness)
         inside, unresolved = special_points_along(curve, points)
 

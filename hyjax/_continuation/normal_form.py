@@ -41,7 +41,7 @@ from .unfolding import Unfolding
 Coefficient = float | complex
 
 
-class Form(NamedTuple):
+class FormShape(NamedTuple):
     """Of a normal form: the `charges` of its coordinates, modulo `moduli` (0: no modulus), whose sums show resonance: of the
     monomials of one coordinate all with its own charge stay; its `order`; whether the coordinates are a `chain` of generalized
     eigenvectors; and the number of parameters."""
@@ -75,21 +75,21 @@ class Form(NamedTuple):
 
 ONE, MINUS_ONE, PAIR = (0,), (1,), ((1,), (-1,))
 FORMS = {
-    "fold": Form((ONE,), order=2, parameters=1),
-    "period-doubling": Form((MINUS_ONE,), (2,), parameters=1),
-    "neimark-sacker": Form(PAIR, parameters=1),
-    "branch-point": Form((ONE,), parameters=1),
-    "cusp": Form((ONE,)),
-    "generalized-flip": Form((MINUS_ONE,), (2,), order=5),
-    "chenciner": Form(PAIR, order=5),
-    "resonance-1:1": Form((ONE, ONE), order=2, chain=True),
-    "resonance-1:2": Form((MINUS_ONE, MINUS_ONE), (2,), chain=True),
-    "resonance-1:3": Form(PAIR, (3,)),
-    "resonance-1:4": Form(PAIR, (4,)),
-    "fold-flip": Form((ONE, MINUS_ONE), (2,)),
-    "fold-neimark-sacker": Form((*PAIR, ONE)),
-    "flip-neimark-sacker": Form(((0, 1), (0, -1), (1, 0)), (2, 0)),
-    "double-neimark-sacker": Form(((1, 0), (-1, 0), (0, 1), (0, -1)), (0, 0)),
+    "fold": FormShape((ONE,), order=2, parameters=1),
+    "period-doubling": FormShape((MINUS_ONE,), (2,), parameters=1),
+    "neimark-sacker": FormShape(PAIR, parameters=1),
+    "branch-point": FormShape((ONE,), parameters=1),
+    "cusp": FormShape((ONE,)),
+    "generalized-flip": FormShape((MINUS_ONE,), (2,), order=5),
+    "chenciner": FormShape(PAIR, order=5),
+    "resonance-1:1": FormShape((ONE, ONE), order=2, chain=True),
+    "resonance-1:2": FormShape((MINUS_ONE, MINUS_ONE), (2,), chain=True),
+    "resonance-1:3": FormShape(PAIR, (3,)),
+    "resonance-1:4": FormShape(PAIR, (4,)),
+    "fold-flip": FormShape((ONE, MINUS_ONE), (2,)),
+    "fold-neimark-sacker": FormShape((*PAIR, ONE)),
+    "flip-neimark-sacker": FormShape(((0, 1), (0, -1), (1, 0)), (2, 0)),
+    "double-neimark-sacker": FormShape(((1, 0), (-1, 0), (0, 1), (0, -1)), (0, 0)),
 }
 
 
@@ -105,7 +105,7 @@ class Expansion(NamedTuple):
 
 
 @long_run
-def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Array, form: Form) -> Expansion:
+def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Array, form: FormShape) -> Expansion:
     """The normal form at a special point, with the critical multipliers in the order of the form's coordinates. `jacobian`: dF
     there, shape `(k, k + 1)`."""
     unfolding = unfolding.rolled()
@@ -158,7 +158,7 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
 
 
 def _critical(
-    unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Array, form: Form
+    unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Array, form: FormShape
 ) -> tuple[Array, Array, Array]:
     """Critical eigenvectors of all strides, of length 1 and with a positive largest entry as variations of the post-impact
     state; their dual vectors; and those variations. Of a chain $A q_1 = \\mu q_1 + q_0$, and the first dual vector is that of
@@ -219,7 +219,7 @@ def _along_lines(unfolding: Unfolding, v: Array, curves: Float[Array, "lines ord
     return jax.vmap(one)(curves)
 
 
-def _composed(form: Form, lines: np.ndarray, images: Array, manifold: Array) -> Array:
+def _composed(form: FormShape, lines: np.ndarray, images: Array, manifold: Array) -> Array:
     r"""The Taylor coefficients of $W \circ N$ along lines, from those of $N$, shape `(lines, order + 1, coordinates)`."""
     size = form.order + 1
     series = [images[..., i] for i in range(form.count)]
@@ -241,7 +241,7 @@ def _factors(alpha: tuple[int, ...]) -> list[int]:
     return [i for i, power in enumerate(alpha) for _ in range(power)]
 
 
-def _lines(form: Form) -> tuple[np.ndarray, np.ndarray]:
+def _lines(form: FormShape) -> tuple[np.ndarray, np.ndarray]:
     """Directions in the coordinates and parameters, those of complex pairs conjugate, from whose values every polynomial of the
     form's order follows; and the values of all monomials there, shape `(lines, monomials)`."""
     size = form.count + form.parameters
@@ -314,7 +314,7 @@ class NormalForm(Shown):
     rate: Coefficient
     criticality: str = eqx.field(static=True)
     expansion: Expansion
-    form: Form = eqx.field(static=True)
+    form: FormShape = eqx.field(static=True)
     unfolding: Unfolding
     v: Float[Array, " unknowns"]
     tangent: Float[Array, " unknowns"]
@@ -472,7 +472,7 @@ ROWS = {
 
 
 def _coefficients(
-    kind: str, form: Form, of: dict[tuple[int, ...], np.ndarray], critical: np.ndarray
+    kind: str, form: FormShape, of: dict[tuple[int, ...], np.ndarray], critical: np.ndarray
 ) -> dict[str, Coefficient]:
     """The coefficients by name, of the rows of `N` by exponents."""
     single = form.count == 1 or kind not in ("branch-point", *ROWS)

@@ -38,7 +38,7 @@ from .._system.types import Params, Scalar
 from .._system.where import with_leaves
 from ..phase.equilibrium import balance, Equilibrium, equilibrium_at, flowing
 
-# What a curve solves: an `Unfolding`, a `Balance`, or the `Condition` of a locus. Its last unknown is the free parameter over
+# What a curve solves: an `Unfolding`, a `Balance`, or the `LocusEquation` of a locus. Its last unknown is the free parameter over
 # which the curve is followed.
 Equation = Any
 SHIFTS = {"fold": 1.0, "period-doubling": -1.0}
@@ -181,7 +181,7 @@ class Unfolding(eqx.Module):
         return by_first[-n:] + by_others[-n:] @ others + one
 
 
-class Reached(eqx.Module):
+class EquilibriumResidual(eqx.Module):
     """What is known of a state near an equilibrium: its largest scaled residual, and whether it counts as one."""
 
     residual: Scalar
@@ -228,19 +228,19 @@ class Balance(eqx.Module):
         y = x[: flowing(self.start.system, self.start.mode)]
         return jnp.append(y / self.state_scale, (values - self.origin) / self.scale)
 
-    def residual(self, v: Array) -> tuple[Array, Reached]:
+    def residual(self, v: Array) -> tuple[Array, EquilibriumResidual]:
         """The scaled `F`, shape `(k,)`."""
         x, values = self.split(v)
         rate = balance(self.start.system, self.start.mode, x, self.params_at(values)) * (
             self.time_scale / self.state_scale
         )
-        return rate, Reached(jnp.max(jnp.abs(rate)), code_of(0))
+        return rate, EquilibriumResidual(jnp.max(jnp.abs(rate)), code_of(0))
 
-    def evaluate(self, v: Array) -> tuple[Array, Array, Reached]:
+    def evaluate(self, v: Array) -> tuple[Array, Array, EquilibriumResidual]:
         """`(F, dF/dv, reached)`."""
         return with_columns(self.residual, v)
 
-    def judged(self, v: Array, reached: Reached, accept: Array | float) -> Reached:
+    def judged(self, v: Array, reached: EquilibriumResidual, accept: Array | float) -> EquilibriumResidual:
         """The verdict on a root of `F`."""
         good = reached.residual <= accept * jnp.maximum(1, jnp.max(jnp.abs(v)))
         return dataclasses.replace(reached, result=choose(good, RESULTS.successful, RESULTS.no_equilibrium))

@@ -24,7 +24,7 @@ from .recording import Matching, Recording
 MOST, PENALTY, KEPT = 3, 0.3, 4
 
 
-class _Chain(NamedTuple):
+class _PartialMatching(NamedTuple):
     cost: float
     node: Node
     matching: Matching
@@ -44,7 +44,9 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
         return float(abs(t - recorded) / max(t - since, recorded - since, np.finfo(float).tiny))
 
     first = problem.first_node(problem.start.numbers[k], problem.start.times[k], params)
-    known: dict[int, list[_Chain]] = {-1: [_Chain(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]}
+    known: dict[int, list[_PartialMatching]] = {
+        -1: [_PartialMatching(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]
+    }
     ends: list[tuple[float, Matching, int]] = []
     for i in range(-1, len(rows) - 1):
         chains = sorted(known.pop(i, []), key=lambda chain: chain.cost)[:KEPT]
@@ -70,7 +72,7 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
                 matching = Matching(skips, (*spurious, *rows[i + 1 : j]), turned)
                 cost = chain.cost + off(node.t, j, chain.node.t) + PENALTY * (m + j - i - 1)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
-                known.setdefault(j, []).append(_Chain(cost, after, matching))
+                known.setdefault(j, []).append(_PartialMatching(cost, after, matching))
             # Two events in the other order.
             other, beside = lane - 1, j > i + 1 and rows[j] == rows[j - 1] + 1 and kinds[j] != kinds[j - 1]
             if beside and good[0, other] and good[0, lane] and reached.t[0, lane] <= reached.t[0, other]:
@@ -80,7 +82,7 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
                 skips, spurious, turned = chain.matching
                 matching = Matching(skips, (*spurious, *rows[i + 1 : j - 1]), (*turned, rows[j]))
-                known.setdefault(j, []).append(_Chain(cost + PENALTY * (j - i - 2), after, matching))
+                known.setdefault(j, []).append(_PartialMatching(cost + PENALTY * (j - i - 2), after, matching))
     ends += [(chain.cost, chain.matching, len(rows) - 1) for chain in known.get(len(rows) - 1, [])]
     _, matching, j = min(ends, key=lambda end: end[0])
     return matching._replace(spurious=(*matching.spurious, *rows[j + 1 :]))

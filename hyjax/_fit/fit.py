@@ -33,7 +33,7 @@ from .._system.where import Where
 from .alignment import match
 from .fitted import Fitted, fitted_of
 from .gauss_newton import Free
-from .least_squares import Division, FitProblem, solve, solve_bounded, Start, TINY
+from .least_squares import Division, FitProblem, RecordStart, solve, solve_bounded, TINY
 from .links import FlowLinks, MapLinks, measured_of
 from .recording import BESIDE, links_of, Matching, Recording, recording, ways_of
 
@@ -255,7 +255,7 @@ def _start(
     table = jnp.stack(numbers)
     size = jax.lax.stop_gradient(jnp.max(jnp.abs(table), axis=0))
     times = jnp.full(len(params), t0, table.dtype)
-    start = Start(
+    start = RecordStart(
         eqx.Partial(function),
         table,
         jnp.where(size > 0, size, 1),
@@ -279,7 +279,9 @@ def _stacked(params: list[Params]) -> Params:
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
 
 
-def _link(model, system, records: list[Recording], observed, start: Start, params, max_jumps, integrator, divided):
+def _link(
+    model, system, records: list[Recording], observed, start: RecordStart, params, max_jumps, integrator, divided
+):
     """The links of the model, and the number of the kind of a label."""
     names, dtype = records[0].names, start.numbers.dtype
     measured = measured_of(system, names, observed, start.times[0], dtype, params)
@@ -412,7 +414,7 @@ def shown(matchings: Sequence[Matching]) -> tuple:
 
 
 def _scales(
-    start: Start, records: Sequence[Recording], system: HybridSystem, closed: bool
+    start: RecordStart, records: Sequence[Recording], system: HybridSystem, closed: bool
 ) -> Float[Array, " coordinates"]:
     """Sizes of time and state, by which gaps are measured."""
     dimension, numbers = max(mode.dimension for mode in system.modes.values()), jnp.ones(0, start.scale.dtype)

@@ -21,7 +21,7 @@ from .._results.table import Table
 from .._system.results import counted_codes, described_code, nan_unless, RESULTS
 from .._system.types import Scalar
 from .gauss_newton import Free
-from .least_squares import FitProblem, Solved
+from .least_squares import FitProblem, FitSolution
 from .links import FlowLinks
 from .recording import Recording
 
@@ -317,7 +317,7 @@ def _hessian(fit: Fitted, values: Array) -> Array:
 
 
 def fitted_of(
-    problem: FitProblem, solved: Solved, records: tuple[Recording, ...], costs: Array | None, estimated: bool
+    problem: FitProblem, solved: FitSolution, records: tuple[Recording, ...], costs: Array | None, estimated: bool
 ) -> Fitted:
     """The result from the end of the search. **Arguments:** `estimated`: whether the deviation is."""
     unknowns, free, reached = problem.unknowns, solved.free, solved.chain.reached

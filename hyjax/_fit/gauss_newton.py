@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from .._system.types import Scalar
 
 
-class Rows(NamedTuple):
+class ResidualRows(NamedTuple):
     """Linear functions of the unknowns. In the last axis are derivatives by the numbers of the start, by the state where a link
     begins, and by the parameters, and the value. **Attributes:** `links`: the residuals; `gaps`: between links, without their
     derivative by the next state, which is -1; `closing`: of a closed orbit; `others`: of the prior, by the parameters alone."""
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
         (*_, size, columns), n = self.gaps.shape, self.others.shape[1] - 1
         return columns - 1 - n - size, size, n
 
-    def weighted(self, weight: Scalar, dual: Float[Array, " gaps"]) -> "Rows":
+    def weighted(self, weight: Scalar, dual: Float[Array, " gaps"]) -> "ResidualRows":
         """The gaps times their weight, plus the dual over it."""
         per_record = jnp.reshape(dual / weight, (len(self.links), -1))
         split = np.prod(self.gaps.shape[1:3])
@@ -65,7 +65,7 @@ class Free(NamedTuple):
         return jnp.append(self.theta, self.start)
 
 
-def sizes_of(rows: Rows, weight: Scalar) -> Free:
+def sizes_of(rows: ResidualRows, weight: Scalar) -> Free:
     """The norms of the columns of all unknowns, none far below the largest. **Arguments:** `rows`: weighted."""
     s, size, n = rows.numbers
     square = lambda each, axes: jnp.sum(each**2, axis=axes)
@@ -90,7 +90,9 @@ class Reduced(NamedTuple):
     solved: Float[Array, "records nodes coordinates columns"]
 
 
-def without_free_states(rows: Rows, weight: Scalar, damping: Float[Array, "records nodes coordinates"]) -> Reduced:
+def without_free_states(
+    rows: ResidualRows, weight: Scalar, damping: Float[Array, "records nodes coordinates"]
+) -> Reduced:
     """The elimination of the free states. **Arguments:** `rows`: weighted by `weight`. `damping`: further rows, diagonal."""
     (s, size, n), records, columns = rows.numbers, len(rows.links), rows.links.shape[-1]
 
@@ -131,7 +133,7 @@ def without_free_states(rows: Rows, weight: Scalar, damping: Float[Array, "recor
     )
 
 
-def with_free_states(rows: Rows, after: Reduced, first: Float[Array, " numbers"]) -> Free:
+def with_free_states(rows: ResidualRows, after: Reduced, first: Float[Array, " numbers"]) -> Free:
     """The change of all unknowns from that of the parameters and the starts."""
     (s, size, n), records = rows.numbers, len(rows.links)
     theta, start = first[:n], jnp.reshape(first[n:], (records, s))

@@ -41,8 +41,8 @@ from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, Time
-from .gauss_newton import Free, Rows, sizes_of, with_free_states, without_free_states
-from .links import FlowLinks, MapLinks, Node, Reached
+from .gauss_newton import Free, ResidualRows, sizes_of, with_free_states, without_free_states
+from .links import FlowLinks, LinkEnd, MapLinks, Node
 from .recording import Links, NONE
 
 # Weights of the gaps, in units of the ratio of a measurement to its deviation.
@@ -58,7 +58,7 @@ SETTLED, TINY = 1e-5, 1e-9
 CLOSED, SHUT = 1e-8, 1e-11
 
 
-class Start(eqx.Module):
+class RecordStart(eqx.Module):
     """States at the start of each record. **Attributes:** `function`: `(s, params) -> x0`. `numbers`: those that are known or
     guessed, shape `(records, numbers)`; `scale`: of each. `times`: shape `(records,)`. `mode`: its number. `way`: of
     a jump there, for states before it, else -1. `free`: whether the numbers are unknown, static."""
@@ -76,11 +76,11 @@ class Start(eqx.Module):
         return unknown * self.scale if self.free else self.numbers
 
 
-class Chain(eqx.Module):
+class LinkChain(eqx.Module):
     """The links of all records as the model predicts them. **Attributes:** `reached`: of each link. `gaps`: shape `(rows,)`,
     relative to the state. `result`: the first code of a link. `likely`: where the links after the first begin by the data."""
 
-    reached: Reached
+    reached: LinkEnd
     likely: Node
     gaps: Float[Array, " rows"]
     result: RESULTS
@@ -104,7 +104,7 @@ class FitProblem(eqx.Module):
     links: Links
     params: Params
     unknowns: Unknowns
-    start: Start
+    start: RecordStart
     prior: tuple[Float[Array, " n"], Float[Array, " n"]] | None
     closing: MapLinks | None
     division: Division | None
@@ -134,7 +134,7 @@ class FitProblem(eqx.Module):
         x = self.start.function(numbers, params)
         return x if self.closing is None else reset(self.closing.closing_way, time, x, params)
 
-    def chain(self, free: Free) -> Chain:
+    def chain(self, free: Free) -> LinkChain:
         """All links."""
         start, own = self.start, self.start.at(free.start)
         arrays, rest = eqx.partition(self.params, eqx.is_array)
@@ -191,7 +191,7 @@ class FitProblem(eqx.Module):
         bad = codes != RESULTS.successful._value
         first_code = eqx.tree_at(lambda r: r._value, RESULTS.successful, codes[jnp.argmax(bad)])
         result = choose(jnp.all(fits) | jnp.any(bad), first_code, RESULTS.unexpected_transition)
-        return Chain(reached, likely, jnp.ravel(gaps), result)
+        return LinkChain(reached, likely, jnp.ravel(gaps), result)
 
     def likely(self, before: Node, found: Node, link: Links) -> Node:
         """A first guess of the node at the end of a link, from the one `before`: what the link `found`, and in its place the
@@ -218,7 +218,7 @@ class FitProblem(eqx.Module):
             mode, way = jnp.where(lost, sources[likely], mode), jnp.where(lost, likely, way)
         return Node(jnp.where(link.kind == NONE, before.t, link.end), z, mode, way, jnp.array(False))
 
-    def residuals(self, free: Free, chain: Chain) -> Float[Array, " rows"]:
+    def residuals(self, free: Free, chain: LinkChain) -> Float[Array, " rows"]:
         """$r$: at the ends of links, at samples, and of the prior."""
         links, reached = self.links, chain.reached
         off = lambda weights, values, found: jnp.ravel(jnp.where(weights > 0, weights * (values - found), 0))
@@ -261,14 +261,14 @@ def by_record(fn: Callable) -> Callable:
     return every
 
 
-class Solved(eqx.Module):
+class FitSolution(eqx.Module):
     """The end of a fit. **Attributes:** `free`, `chain`: there. `covariance`: of `theta`, in its units of 1.
     `rank`: the number of combinations of unknowns that are determined. `projector`: onto the combinations of `theta` that are
     not determined. `cost`: $|r|^2$. `start_covariance`: of the numbers of the start. `iterations`: evaluations. `at_bound`:
     which of `theta` are at a bound."""
 
     free: Free
-    chain: Chain
+    chain: LinkChain
     covariance: Float[Array, "n n"]
     projector: Float[Array, "unknowns unknowns"]
     start_covariance: Float[Array, "m m"]
@@ -283,8 +283,8 @@ class Evaluated(eqx.Module):
     """The residuals `r` at a point of all unknowns; `rows`: these and the gaps, with their derivatives."""
 
     r: Float[Array, " rows"]
-    rows: Rows
-    chain: Chain
+    rows: ResidualRows
+    chain: LinkChain
 
 
 def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
@@ -314,10 +314,10 @@ def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
     # Without the derivative by the next node.
     gaps = gaps.at[..., s : s + size].add(jnp.eye(size, dtype=gaps.dtype))
     links = jnp.concatenate([of_links(ends), of_links(between)], axis=2)
-    return Evaluated(r, Rows(links, gaps, closing, others[:, s + size :]), chain)
+    return Evaluated(r, ResidualRows(links, gaps, closing, others[:, s + size :]), chain)
 
 
-class _Search(NamedTuple):
+class _FitSearch(NamedTuple):
     """Of Levenberg and Marquardt's method the point `trial` that is evaluated next; the best one, `u`, with its rows `at`; the
     `expected` fall of the cost at the trial; the `divided` states' modes and scales; `steps` in all, `tried` in the stage; what
     the data leave free, `held`: rows of `_loose_rows`, and where these are zero."""
@@ -336,7 +336,7 @@ class _Search(NamedTuple):
     held: tuple[Float[Array, "held numbers"], Array]
 
 
-def _loose_rows(rows: Rows, signal: Scalar, least: Scalar) -> Float[Array, "numbers numbers"]:
+def _loose_rows(rows: ResidualRows, signal: Scalar, least: Scalar) -> Float[Array, "numbers numbers"]:
     """Rows that hold the directions of the parameters and starts which the data do not determine, and which the gaps of a search
     with free states would change: where the data leave the scale free, they are least if all states vanish."""
     eps = float(jnp.finfo(rows.links.dtype).eps)
@@ -369,7 +369,7 @@ def _no(each) -> bool:
     return each is None
 
 
-def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Solved:
+def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> FitSolution:
     """The least squares nearest to `free`, by Levenberg and Marquardt's method; differentiable in forward mode."""
     whole, (problem, free) = problem, without_tangents((problem, free))
     flat, unravel = ravel_pytree(free)
@@ -384,7 +384,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     weights = problem.change() * jnp.array(WEIGHTS if stages > 1 else (1.0,), flat.dtype)
     last = lambda search: (stages == 1) | (search.stage >= WEIGHTS.index(1e3))
 
-    def cost_of(at: Evaluated, u, search: _Search):
+    def cost_of(at: Evaluated, u, search: _FitSearch):
         weight = weights[jnp.minimum(search.stage, stages - 1)]
         gaps = weight * at.chain.gaps + search.dual / weight
         return jnp.sum(at.r**2) + jnp.sum(gaps**2) + jnp.sum(off(*search.held, u) ** 2)
@@ -392,14 +392,14 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
     count = free.first.size
     off = lambda rows, zero, u: rows @ (u - zero)[:count]
 
-    def held_anew(held, first, rows: Rows, u):
+    def held_anew(held, first, rows: ResidualRows, u):
         # What is still loose, once half a direction is not. Gaps seem to determine as much as they are themselves.
         loose = _loose_rows(rows, signal, jnp.where(first, 0, jnp.max(jnp.abs(rows.gaps[..., -1]), initial=0)))
         still = held[0] @ loose.T @ loose / signal**2
         lost = jnp.sum(held[0] ** 2) - jnp.sum(still**2) > signal**2 / 2
         return select(first | lost, (jnp.where(first, loose, still), u), held)
 
-    def step(search: _Search) -> _Search:
+    def step(search: _FitSearch) -> _FitSearch:
         new, one = evaluate(search.trial, search.divided), jnp.ones((), flat.dtype)
         cost, other = (cost_of(at, u, search) for at, u in ((search.at, search.u), (new, search.trial)))
         fall, first = cost - other, search.steps == rolls
@@ -449,7 +449,9 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         change, _ = ravel_pytree(change)
         tried = jnp.where(ends, 0, search.tried + 1)
         steps = search.steps + 1
-        after = _Search(u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held)
+        after = _FitSearch(
+            u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held
+        )
         if not rolls:
             return after
         nodes, rolled = rolled_out(problem, new.chain.likely)
@@ -457,7 +459,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Sol
         return select(steps == rolls, search._replace(trial=trial, divided=rolled, steps=steps), after)
 
     number, one = jnp.array(0), jnp.ones((), flat.dtype)
-    begin = _Search(
+    begin = _FitSearch(
         flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number,
         (jnp.zeros((count if stages > 1 else 0, count), flat.dtype), flat),
     )  # fmt: skip
@@ -496,7 +498,7 @@ def _at_optimum_jvp(primals, tangents):
     return free, unravel(-jnp.linalg.lstsq(matrix, change)[0][: flat.size])
 
 
-def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
+def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> FitSolution:
     """The least squares within the bounds of the parameters, by an interior-point method with Gauss and Newton's Hessian."""
     flat, unravel = ravel_pytree(free)
     unbounded = jnp.full(flat.size - free.theta.size, jnp.inf, flat.dtype)
@@ -526,7 +528,7 @@ def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> Solved:
     return dataclasses.replace(solved, result=choose(good, found.result, solved.result))
 
 
-def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> Solved:
+def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> FitSolution:
     n, s, eps, chain, r = free.theta.size, free.start.size, float(jnp.finfo(at.r.dtype).eps), at.chain, at.r
     signal = problem.signal()
     # With so large a weight the gaps between links do not change; what is left of them is rounding, which chaos would enlarge.
@@ -581,7 +583,7 @@ def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> Solved:
     free = Free(*(a + jnp.where(small, b, 0) for a, b in zip(free, change, strict=True)))
     result = choose((result == RESULTS.successful) & jnp.any(jnp.abs(loose) > 0), RESULTS.undetermined, result)
     covariance = root @ root.T
-    return Solved(
+    return FitSolution(
         free, chain, covariance[:n, :n], loose, covariance[n:, n:], cost, jnp.sum(determined & real), steps,
         at_bound, result,
     )  # fmt: skip

@@ -36,7 +36,7 @@ class Node(eqx.Module):
     owed: Bool[Array, "*links"]
 
 
-class Reached(eqx.Module):
+class LinkEnd(eqx.Module):
     """A link's end: the node there; the quantities at its end and at its samples; a code."""
 
     node: Node
@@ -114,7 +114,7 @@ class FlowLinks(eqx.Module):
     def system(self) -> HybridSystem:
         return self.automaton.system
 
-    def __call__(self, node: Node, link: Links, params: Params) -> Reached:
+    def __call__(self, node: Node, link: Links, params: Params) -> LinkEnd:
         """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`. `simultaneous_guards`:
         from a node at which another event is owed, which the link would not take."""
         event, count = link.kind >= 0, link.times.shape[-1]
@@ -156,7 +156,7 @@ class FlowLinks(eqx.Module):
         result = choose(link.kind == NONE, RESULTS.successful, result)
         t, z, mode = sampled[0]
         after = select(event, before, Node(t, z, mode, jnp.full_like(node.way, -1), jnp.array(False)))
-        return Reached(select(link.kind == NONE, node, after), ending, rows[3][1:], result)
+        return LinkEnd(select(link.kind == NONE, node, after), ending, rows[3][1:], result)
 
     def _advance(
         self, begin: tuple, until: Time, wanted: Bool[Array, " ways"], count: Int[Array, ""] | int, params: Params
@@ -204,7 +204,7 @@ class MapLinks(eqx.Module):
         assert self.step.sequence is not None
         return self.step.system.way(self.step.system.route(self.step.sequence)[-1])
 
-    def __call__(self, node: Node, link: Links, params: Params) -> Reached:
+    def __call__(self, node: Node, link: Links, params: Params) -> LinkEnd:
         step, n = self.step, self.step.system.mode(self.step.mode).dimension
         first, mode = node.z[:n], jnp.full_like(node.mode, step.system.number(step.mode))
         if step.sequence is None:
@@ -224,4 +224,4 @@ class MapLinks(eqx.Module):
         none = link.kind == NONE
         reached = select(none, node, Node(t, pad(before), mode, way, jnp.array(False)))
         samples = jnp.zeros((link.times.shape[-1], ending.size), ending.dtype)
-        return Reached(reached, ending, samples, choose(none, RESULTS.successful, through.result))
+        return LinkEnd(reached, ending, samples, choose(none, RESULTS.successful, through.result))

@@ -140,7 +140,7 @@ def without_order(
     return found
 
 
-class Owed(eqx.Module):
+class OwedEvents(eqx.Module):
     """Events that were met together with one that has been taken. `left`: how many are still to be taken. `close`: the time
     within which they fell. `spent`: the ways taken since, whose guards may still be zero."""
 
@@ -153,21 +153,21 @@ class Owed(eqx.Module):
         there = (self.left > 0) & (leaving >= 0) & ~self.spent[leaving]
         return jnp.where(there, self.close, -1)
 
-    def after(self, taken: Index, together: Mask, close: Time, brief: Flag) -> "Owed":
+    def after(self, taken: Index, together: Mask, close: Time, brief: Flag) -> "OwedEvents":
         """What is owed after the way `taken`, whose guard was met `together` with others within the time `close`.
         **Arguments:** `brief`: whether the arc took no longer than events that are still to be taken."""
         fresh = jnp.any(together)
         left = jnp.where(fresh, jnp.sum(together), jnp.where(brief, jnp.maximum(self.left - 1, 0), 0))
         spent = (self.spent & ~fresh) | ((jnp.arange(self.spent.size) == taken) & (left > 0))
-        return Owed(left, jnp.where(fresh, close, self.close), spent)
+        return OwedEvents(left, jnp.where(fresh, close, self.close), spent)
 
 
-def nothing_owed(system: HybridSystem, dtype) -> Owed:
-    """The `Owed` without events that are still to be taken."""
-    return Owed(jnp.array(0), jnp.zeros((), dtype), jnp.zeros(sum(system.sizes), bool))
+def nothing_owed(system: HybridSystem, dtype) -> OwedEvents:
+    """The `OwedEvents` without events that are still to be taken."""
+    return OwedEvents(jnp.array(0), jnp.zeros((), dtype), jnp.zeros(sum(system.sizes), bool))
 
 
-def owed_after(impact: Impact, t: Time, owed: Owed) -> Owed:
+def owed_after(impact: Impact, t: Time, owed: OwedEvents) -> OwedEvents:
     """What is owed after an impact at the end of an arc from the time `t`."""
     brief = stop_gradient(impact.t - t) <= 2 * owed.close
     return owed.after(impact._way, impact._together, impact._close, brief)

@@ -38,14 +38,14 @@ from .crossing import (
 )
 from .guard_polynomials import coarseness, cubic_error, fall_ahead, GuardValues, inner_points, may_turn, straight_fall
 from .integrator import Integrator
-from .loop_state import Attempt, Course, Ending, Point, Progress, Watch
+from .loop_state import Attempt, Course, Ending, Progress, StepPoint, Watch
 from .pace import Pace
-from .retrace import later, Taken
+from .retrace import later, StepLengths
 from .step import Step
 from .surfaces import Guards, Mask, rounding, start_threshold, Surfaces
 
 
-def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
+def met_at_end(course: Course, last: StepPoint, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
     """The ending of a flow; if it ends at the end time a rounding before the surface of a guard, that guard is its event.
 
     **Arguments:** `last`, `up`: see `Progress`. `h`: the time over which the flow changes. `short_step`: the fraction of `h` over
@@ -57,7 +57,7 @@ def met_at_end(course: Course, last: Point, up: Mask, h: Scalar, short_step: flo
     )
 
 
-def _met(course: Course, last: Point, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
+def _met(course: Course, last: StepPoint, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
     """`met_at_end` for a flow that ends at the end time."""
     surfaces, t, x = course.surfaces, last.t, whole(last.x)
     g, falling = last.g, jnp.maximum(-last.r, 0)
@@ -169,7 +169,7 @@ def _begin(
     course = Course(step, pace, surfaces, still, t, t_stop, (rtol, atol), noise, *linear, h, here, error)
     start = Progress(
         before=here,
-        last=Point(t0, zero, parts_of(x0), parts_of(f0), step.init(t0, x0, f0, h), g, r),
+        last=StepPoint(t0, zero, parts_of(x0), parts_of(f0), step.init(t0, x0, f0, h), g, r),
         dt=jnp.minimum(h, t_stop - t), h=h, control=control,
         up=g > level, g_max=jnp.maximum(jnp.where(jnp.isfinite(g), jnp.abs(g), 0), noise / (64 * eps)),
         bracket=Bracket(no, here, here, jnp.array(0)), steps=jnp.array(0),
@@ -180,7 +180,7 @@ def _begin(
                 stalled=no, broken=unsound, accumulates=no, slides=no, back=no, at_once=no, beyond=no,
             )),
         ),
-        taken=Taken(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None, seen=seen,
+        taken=StepLengths(jnp.zeros(integrator.max_steps, dtype), jnp.array(0)) if keep else None, seen=seen,
     )  # fmt: skip
     return course, start
 
@@ -302,7 +302,7 @@ def _depth(course: Course, now: Progress) -> Guards:
 
 
 def _cubic_error(course: Course) -> Callable[..., Guards]:
-    def error(start: GuardValues, end: GuardValues, last: Point, attempt: Attempt, resting: Mask | None) -> Guards:
+    def error(start: GuardValues, end: GuardValues, last: StepPoint, attempt: Attempt, resting: Mask | None) -> Guards:
         t, x = inner_points(last.t, whole(last.x), whole(last.f), attempt.dt, attempt.x, attempt.f)
         inner = jax.vmap(lambda t, x: course.surfaces.values(t, x, course.args))(t, x)
         noise = course.noise if resting is None else jnp.where(resting, course.error, course.noise)
@@ -318,7 +318,7 @@ def _verdict(course: Course) -> Callable[..., Verdict]:
     straight, short_step = course.stretches
     short_steps = (short_step > straight) & (course.linear | ~surfaces.is_limit)
 
-    def verdict(bracket: Bracket, trial: Trial, last: Point, attempt: Attempt, h, g_max) -> Verdict:
+    def verdict(bracket: Bracket, trial: Trial, last: StepPoint, attempt: Attempt, h, g_max) -> Verdict:
         if not surfaces.count:
             return no_event(bracket, trial)
         t, x, f = attempt.t, attempt.x, attempt.f
@@ -357,7 +357,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: GuardValues, v
     control = select(proposed, attempt.control, now.control)
     h = jnp.where(proposed, attempt.h, now.h)
     h = stop_gradient(h if course.pace.fixed else jnp.where(verdict.refused, verdict.dt, h))
-    reached = Point(attempt.t, attempt.late, parts_of(attempt.x), parts_of(attempt.f), attempt.memory, end.g, end.r)
+    reached = StepPoint(attempt.t, attempt.late, parts_of(attempt.x), parts_of(attempt.f), attempt.memory, end.g, end.r)
     point = select(take, reached, last)
     up = (end.g > course.noise) | (now.up & (end.g > 0))
     next_up = jnp.where(take, up & ~verdict.passed, now.up)

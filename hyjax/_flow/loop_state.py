@@ -13,7 +13,7 @@ from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket, stretches
 from .guard_polynomials import GuardValues
 from .pace import Pace
-from .retrace import Taken
+from .retrace import StepLengths
 from .step import Step
 from .surfaces import Guards, Mask, Surfaces
 
@@ -24,7 +24,7 @@ from .surfaces import Guards, Mask, Surfaces
 Watch = tuple[Callable[..., PyTree], PyTree]
 
 
-class Point(eqx.Module):
+class StepPoint(eqx.Module):
     """The end of the last step taken: time, state, vector field, the solver's memory, the guards' values and rates. `late`:
     the part of the time that `t` loses by rounding, see `later`."""
 
@@ -68,7 +68,7 @@ class Progress(eqx.Module):
     their surfaces and have not left them, or `None` if such guards are not checked."""
 
     before: GuardValues
-    last: Point
+    last: StepPoint
     dt: Scalar
     h: Scalar
     control: Any
@@ -77,13 +77,13 @@ class Progress(eqx.Module):
     bracket: Bracket
     steps: Int[Array, ""]
     end: Ending
-    taken: Taken | None
+    taken: StepLengths | None
     seen: PyTree
     resting: Mask | None = None
 
 
 class Attempt(eqx.Module):
-    """A trial step from the last point. `t`, `late`: the time of its end, see `Point`. `final`: whether the step ends at the
+    """A trial step from the last point. `t`, `late`: the time of its end, see `StepPoint`. `final`: whether the step ends at the
     end time. `keep`, `h`, `control`: the controller's decision, next step and memory. `iterations`: of Newton's method."""
 
     dt: Scalar
@@ -120,7 +120,7 @@ class Course:
     start: GuardValues
     error: Guards
 
-    def left(self, point: Point) -> Scalar:
+    def left(self, point: StepPoint) -> Scalar:
         """The time from a point to the end time."""
         return stop_gradient((self.t_stop - point.t) - point.late)
 

@@ -31,19 +31,19 @@ def later(t: Time, late: Scalar, dt: Scalar) -> tuple[Time, Scalar]:
     return end, stop_gradient((before - (end - step)) + (dt - step))
 
 
-class Taken(eqx.Module):
+class StepLengths(eqx.Module):
     """The lengths of the steps taken so far: the first `count` of `lengths`."""
 
     lengths: eqxi.MaybeBuffer[Float[Array, " max_steps"]]
     count: Int[Array, ""]
 
-    def tried(self, length: Scalar, take: Flag) -> "Taken":
+    def tried(self, length: Scalar, take: Flag) -> "StepLengths":
         """The lengths with one more trial step, which the next overwrites unless the step is taken (`take`)."""
-        return Taken(self.lengths.at[self.count].set(length), jnp.where(take, self.count + 1, self.count))
+        return StepLengths(self.lengths.at[self.count].set(length), jnp.where(take, self.count + 1, self.count))
 
 
 def retrace(
-    field: Callable, t0: Time, x0: State, args: PyTree, taken: Taken, integrator: Integrator
+    field: Callable, t0: Time, x0: State, args: PyTree, taken: StepLengths, integrator: Integrator
 ) -> tuple[Time, State, State]:
     """`(t, x, f)` after the given steps along `field(t, x, args)`, differentiable as the integrator's `adjoint` allows.
 

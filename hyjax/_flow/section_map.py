@@ -81,7 +81,7 @@ class Crossing(Shown):
     result: RESULTS
 
 
-class Passed(eqx.Module):
+class SectionPass(eqx.Module):
     """A pass of a map on states and modes. `end`: the number of the terminal mode that ended the motion, -1 for none.
     `arcs`: the number of arcs."""
 
@@ -106,7 +106,7 @@ class SectionMap(eqx.Module):
     max_jumps: int = eqx.field(static=True)
     integrator: Integrators
 
-    def __call__(self, t: Time, z: Padded, mode: Index, params: Params) -> Passed:
+    def __call__(self, t: Time, z: Padded, mode: Index, params: Params) -> SectionPass:
         """The next crossing after the state `z`, padded, of a mode at the time `t`."""
         automaton, at = Automaton(self.system), self.system.number(self.section.mode)
         t1 = t + _longest(self.section, params, self.integrator, z.dtype)
@@ -124,7 +124,7 @@ class SectionMap(eqx.Module):
             crossed = now.mode == len(self.system.names) - 1
             result = choose((result == RESULTS.successful) & ~ended, RESULTS.no_crossing, result)
             ended, reached = ended & ~crossed, jnp.array(at)
-        return Passed(now.z, now.t - t, reached, jnp.where(ended, now.mode - self.ordinary, -1), arcs, result)
+        return SectionPass(now.z, now.t - t, reached, jnp.where(ended, now.mode - self.ordinary, -1), arcs, result)
 
 
 def with_section_mode(system: HybridSystem, section: SectionLike) -> HybridSystem:

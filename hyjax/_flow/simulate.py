@@ -26,7 +26,7 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state, sized
-from .in_step import in_step, may_be_in_step, nothing_owed, Owed
+from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
@@ -250,7 +250,7 @@ class Instant(eqx.Module):
     """The jumps at one time. `owed`: the events that were met together and are still to be taken. `count`: the number of
     jumps taken at once since then; `mode`, `z`: mode and state after the last of these jumps whose number is a power of two."""
 
-    owed: Owed
+    owed: OwedEvents
     count: Index
     mode: Index
     z: Padded

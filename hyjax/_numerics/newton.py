@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
     size: float | Float[Array, ""] = 0.0
 
 
-class _Search(eqx.Module):
+class _NewtonSearch(eqx.Module):
     """The best iterate `y` so far, its Newton step, residual and `aux`; the next trial is `y + fraction * step`."""
 
     y: Float[Array, " n"]
@@ -84,12 +84,14 @@ class DampedNewton(optx.AbstractRootFinder):
     settle: float | Float[Array, ""] = 0.0
     norm: Callable[[PyTree], Array] = optx.max_norm
 
-    def init(self, fn, y, args, options, f_struct, aux_struct, tags) -> _Search:
+    def init(self, fn, y, args, options, f_struct, aux_struct, tags) -> _NewtonSearch:
         aux = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux_struct)
         infinite = jnp.full((), jnp.inf, y.dtype)
-        return _Search(y, jnp.zeros_like(y), jnp.ones_like(infinite), infinite, aux, jnp.array(0), jnp.array(False))
+        return _NewtonSearch(
+            y, jnp.zeros_like(y), jnp.ones_like(infinite), infinite, aux, jnp.array(0), jnp.array(False)
+        )
 
-    def step(self, fn, y, args, options, state: _Search, tags) -> tuple[Array, _Search, PyTree]:
+    def step(self, fn, y, args, options, state: _NewtonSearch, tags) -> tuple[Array, _NewtonSearch, PyTree]:
         eps = jnp.finfo(y.dtype).eps
         first = state.iterations == 0
         if "first" in options:
@@ -119,7 +121,7 @@ class DampedNewton(optx.AbstractRootFinder):
         tiny = tiny & ~(first & (least > self._accept(size, options)))
         settled = better & finite & (residual <= self.settle * size)
         hopeless = ~usable | (fraction < 1e-3) | (first & ~finite)
-        after = _Search(
+        after = _NewtonSearch(
             y=best,
             step=step,
             fraction=fraction,
@@ -131,12 +133,12 @@ class DampedNewton(optx.AbstractRootFinder):
         # The loop of optimistix carries the last `aux` too; zeros cost nothing, and `postprocess` returns the best iterate's.
         return best + fraction * step, after, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), aux)
 
-    def terminate(self, fn, y, args, options, state: _Search, tags):
+    def terminate(self, fn, y, args, options, state: _NewtonSearch, tags):
         sound = state.residual <= self._accept(self._size(state.y, options), options)
         code = optx.RESULTS.where(state.done & ~sound, optx.RESULTS.nonlinear_divergence, optx.RESULTS.successful)
         return state.done, code
 
-    def postprocess(self, fn, y, aux, args, options, state: _Search, tags, result):
+    def postprocess(self, fn, y, aux, args, options, state: _NewtonSearch, tags, result):
         return state.y, state.aux, {"residual": state.residual}
 
     def _size(self, y: Array, options: dict[str, Any]) -> Array:

@@ -49,7 +49,7 @@ ITERATIONS, HALVINGS = 12, 6
 ACCEPT, ZERO = 1e-9, 2e-12
 
 # The constraint whose limit varies, and the name of the limit.
-Limited = tuple[int, str]
+LimitName = tuple[int, str]
 Program = TypeVar("Program", OrbitProgram, PlanProgram)
 
 
@@ -150,7 +150,7 @@ def follow_optimum(
 
 
 def _followed_plan(
-    gait: OptimizedPlan, name: str, place: Limited | int, targets: list[float], throw: bool
+    gait: OptimizedPlan, name: str, place: LimitName | int, targets: list[float], throw: bool
 ) -> OptimumBranch:
     """`follow_optimum` of a plan to the `targets`, the first of which is its own number. `place`: the constraint whose limit
     varies, or the leaf of the parameter."""
@@ -170,7 +170,7 @@ def _ended(found: OptimumBranch, throw: bool) -> OptimumBranch:
     return raise_failure("follow_optimum", found, remedy=remedy) if throw else found
 
 
-class Expansion(NamedTuple):
+class ProgramExpansion(NamedTuple):
     """Objective and constraints at a point, with derivatives by the scaled unknowns `u` and by the number `q`.
 
     **Attributes:** `values`: shape `(1 + m,)`. `jacobian`: `(1 + m, n)`. `hessians`: `(1 + m, n, n)`. `by_number`: `(1 + m,)`.
@@ -197,8 +197,8 @@ class Expansion(NamedTuple):
 
 
 def expanded(
-    program: OrbitProgram, limited: Limited | None, u: np.ndarray, number: float, at: ExpandedOrbit
-) -> tuple[Expansion | None, ExpandedOrbit, RESULTS]:
+    program: OrbitProgram, limited: LimitName | None, u: np.ndarray, number: float, at: ExpandedOrbit
+) -> tuple[ProgramExpansion | None, ExpandedOrbit, RESULTS]:
     """The functions and derivatives at a point, and the orbit, from the last one; or the code of an orbit that was not found.
     The number is a parameter, the last unknown of the `program`, or the limit `limited`."""
     point, by_limit = jnp.asarray(u), None
@@ -211,10 +211,10 @@ def expanded(
         return None, at, sample.code
     values, jacobian, hessians = (np.asarray(each) for each in (sample.values, sample.jacobian, sample.hessians))
     if by_limit is not None:
-        return Expansion(values, jacobian, hessians, by_limit, np.zeros_like(jacobian)), sample.carry, SUCCESSFUL
+        return ProgramExpansion(values, jacobian, hessians, by_limit, np.zeros_like(jacobian)), sample.carry, SUCCESSFUL
     scale = float(program.unknowns.scale[-1])
     by_number, mixed = jacobian[:, -1] / scale, hessians[:, :-1, -1] / scale
-    return Expansion(values, jacobian[:, :-1], hessians[:, :-1, :-1], by_number, mixed), sample.carry, SUCCESSFUL
+    return ProgramExpansion(values, jacobian[:, :-1], hessians[:, :-1, :-1], by_number, mixed), sample.carry, SUCCESSFUL
 
 
 @long_run
@@ -224,7 +224,7 @@ def _evaluate(program: OrbitProgram, u, at: ExpandedOrbit) -> Sample:
 
 def followed_number(
     gait: OptimizedOrbit | OptimizedPlan, where: Where | None, limit: str | None
-) -> tuple[str, float, Limited | int]:
+) -> tuple[str, float, LimitName | int]:
     """The name and the first value of the number, and the limit or the leaf that it is. `ValueError` unless one of both is
     given, a leaf that is not optimized."""
     if (where is None) == (limit is None):
@@ -244,7 +244,9 @@ def followed_number(
     return name, float(jax.tree.leaves(gait.params)[leaf]), leaf
 
 
-def parametric_program(gait: OptimizedOrbit, place: Limited | int, size: float) -> tuple[OrbitProgram, Limited | None]:
+def parametric_program(
+    gait: OptimizedOrbit, place: LimitName | int, size: float
+) -> tuple[OrbitProgram, LimitName | None]:
     """The program, with a parameter of that size as its last unknown; or the limit."""
     program = dataclasses.replace(gait.program, second_order=True)
     if not isinstance(place, int):
@@ -258,7 +260,7 @@ def parametric_program(gait: OptimizedOrbit, place: Limited | int, size: float) 
     return dataclasses.replace(program, unknowns=unknowns), None
 
 
-def _constraint(constraints: tuple[Constraint, ...], name: str) -> Limited:
+def _constraint(constraints: tuple[Constraint, ...], name: str) -> LimitName:
     """The number of the constraint of that name, and which of its limits varies."""
     found = [k for k, each in enumerate(constraints) if each.name == name]
     if len(found) != 1:
@@ -273,13 +275,13 @@ def _constraint(constraints: tuple[Constraint, ...], name: str) -> Limited:
     return found[0], given[0]
 
 
-def _with_limit(program: Program, place: Limited, number: float) -> Program:
+def _with_limit(program: Program, place: LimitName, number: float) -> Program:
     """The program with the number as that limit."""
     limit = lambda program: getattr(program.constraints[place[0]], place[1])
     return eqx.tree_at(limit, program, jnp.asarray(number, limit(program).dtype))
 
 
-def _by_limit(program: OrbitProgram, place: Limited) -> np.ndarray:
+def _by_limit(program: OrbitProgram, place: LimitName) -> np.ndarray:
     """Derivatives of the objective and the constraints' rows by a limit: -1 in its rows, +1 for `at_most`."""
     index, field = place
     rows = [np.zeros(1)]
@@ -297,7 +299,7 @@ class Optimum(NamedTuple):
     u: np.ndarray
     multipliers: np.ndarray
     duals: np.ndarray
-    expansion: Expansion
+    expansion: ProgramExpansion
     known: ExpandedOrbit
     active: ActiveSet
 
@@ -309,7 +311,7 @@ class OptimumCurve(NamedTuple):
     them. `bounds`: of the unknowns.
     """
 
-    expansion: Callable[[np.ndarray, float, ExpandedOrbit], tuple[Expansion | None, ExpandedOrbit, RESULTS]]
+    expansion: Callable[[np.ndarray, float, ExpandedOrbit], tuple[ProgramExpansion | None, ExpandedOrbit, RESULTS]]
     equalities: int
     bounds: tuple[np.ndarray, np.ndarray]
 
@@ -317,7 +319,7 @@ class OptimumCurve(NamedTuple):
         """Which constraints are equalities."""
         return np.concatenate([np.ones(self.equalities, bool), active.inequalities])
 
-    def system(self, e: Expansion, multipliers: np.ndarray, active: ActiveSet) -> tuple[np.ndarray, np.ndarray]:
+    def system(self, e: ProgramExpansion, multipliers: np.ndarray, active: ActiveSet) -> tuple[np.ndarray, np.ndarray]:
         """The matrix of the linearized conditions, and which unknowns and rows are held."""
         n, m = e.jacobian.shape[1], e.values.size - 1
         matrix = np.block([[e.hessian(multipliers), e.jacobian[1:].T], [e.jacobian[1:], np.zeros((m, m))]])

@@ -164,7 +164,7 @@ def empty_filter(dtype) -> Filter:
     return jnp.full((FILTER_SIZE, 2), jnp.inf, dtype)
 
 
-class Search(eqx.Module):
+class ProgramSearch(eqx.Module):
     """The state of a minimization between two evaluations.
 
     **Attributes:** `phase`. `trial`: the point to evaluate next. `point`: the last accepted one; `sample`: there, scaled by
@@ -227,14 +227,14 @@ def minimize(program: NonlinearProgram, method: InteriorPoint, origin: Array, st
     return minimum(program, method, state)
 
 
-def start_search(program: NonlinearProgram, method: InteriorPoint, origin: Array, carry: PyTree) -> Search:
+def start_search(program: NonlinearProgram, method: InteriorPoint, origin: Array, carry: PyTree) -> ProgramSearch:
     """The state before the first iteration, which evaluates `origin`."""
     n, e, i, dtype = origin.size, program.equalities, program.inequalities, origin.dtype
     zeros, count = lambda *shape: jnp.zeros(shape, dtype), jnp.zeros((), jnp.int32)
     infinite, no = jnp.full((), jnp.inf, dtype), lambda *shape: jnp.zeros(shape, bool)
     hessians = zeros(1 + e + i, n, n) if method.second_order else None
     point = PrimalDual(origin, jnp.ones(i, dtype), zeros(e + i), jnp.ones(i, dtype), zeros(n), zeros(n))
-    return Search(
+    return ProgramSearch(
         phase=count + APPROACH, trial=point, point=point,
         sample=Sample(zeros(1 + e + i), zeros(1 + e + i, n), hessians, carry, cast(RESULTS, RESULTS.successful)),
         scale=jnp.ones(1 + e + i, dtype), first=infinite, mu=jnp.asarray(method.barrier, dtype), filter=empty_filter(dtype),
@@ -246,15 +246,19 @@ def start_search(program: NonlinearProgram, method: InteriorPoint, origin: Array
 
 
 def run_search(
-    program: NonlinearProgram, method: InteriorPoint, start: Array, state: Search, until: Int[Array, ""] | int
-) -> Search:
+    program: NonlinearProgram,
+    method: InteriorPoint,
+    start: Array,
+    state: ProgramSearch,
+    until: Int[Array, ""] | int,
+) -> ProgramSearch:
     """The state after the evaluation with the number `until`, or at the end."""
     # Hazard: the condition must depend on two carried numbers, see `run` in `hyjax/_flow/loop.py`.
     going = lambda state: (state.phase < DONE) & (state.iterations < jnp.minimum(until, method.max_iterations))
     return jax.lax.while_loop(going, lambda state: _iterate(program, method, start, state), state)
 
 
-def _iterate(program: NonlinearProgram, method: InteriorPoint, start: Array, state: Search) -> Search:
+def _iterate(program: NonlinearProgram, method: InteriorPoint, start: Array, state: ProgramSearch) -> ProgramSearch:
     """Evaluate the trial point, accept or reject it, and choose the next trial point."""
     sample = program.evaluate(state.trial.u, state.sample.carry)
     sound, code = sample.sound, sample.code
@@ -280,7 +284,9 @@ def _iterate(program: NonlinearProgram, method: InteriorPoint, start: Array, sta
     return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state)
 
 
-def after_approach(program: NonlinearProgram, start: Array, state: Search, sample: Sample, sound: Flag) -> Search:
+def after_approach(
+    program: NonlinearProgram, start: Array, state: ProgramSearch, sample: Sample, sound: Flag
+) -> ProgramSearch:
     """After a trial on the way to the start. Where the way ends, at the start or where functions are lost, the descent begins;
     without second derivatives after one more trial, beside that point, which shows the curvatures."""
     first, probing = state.iterations == 0, state.phase == PROBE
@@ -328,7 +334,7 @@ def beside(program: NonlinearProgram, point: PrimalDual, sample: Sample) -> Prim
     return eqx.tree_at(lambda point: point.u, point, u + step)
 
 
-def after_descent(program: NonlinearProgram, state: Search, sample: Sample, sound: Flag) -> Search:
+def after_descent(program: NonlinearProgram, state: ProgramSearch, sample: Sample, sound: Flag) -> ProgramSearch:
     """After a trial of a barrier problem: accepted; or the next direction is a second-order correction; or shorter."""
     trial = state.trial
     gap, gap1 = violations(program, state.point.slack, state.sample), violations(program, trial.slack, sample)
@@ -366,7 +372,7 @@ def after_descent(program: NonlinearProgram, state: Search, sample: Sample, soun
     )
 
 
-def after_finish(program: NonlinearProgram, state: Search, sample: Sample, sound: Flag) -> Search:
+def after_finish(program: NonlinearProgram, state: ProgramSearch, sample: Sample, sound: Flag) -> ProgramSearch:
     """After a trial of the finish, which goes on while the residual of the optimality conditions falls."""
     # The multipliers of the step are as inexact as the Hessian; of those that fit best here, the sign may be wrong.
     linear = with_bound_duals(state.trial, sample, state.active)
@@ -390,7 +396,9 @@ def after_finish(program: NonlinearProgram, state: Search, sample: Sample, sound
     )
 
 
-def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Array, state: Search) -> Search:
+def _with_next_trial(
+    program: NonlinearProgram, method: InteriorPoint, start: Array, state: ProgramSearch
+) -> ProgramSearch:
     """The state with the next trial: on the way to the start, along the Newton direction, or the active-set step."""
     point, sample = state.point, state.sample
     least = 0.01 * method.accept
@@ -468,7 +476,7 @@ def _with_next_trial(program: NonlinearProgram, method: InteriorPoint, start: Ar
     return select(descending, of_descent, replace(state, trial=select(state.phase <= APPROACH, approach, finish)))
 
 
-def minimum(program: NonlinearProgram, method: InteriorPoint, state: Search) -> Minimum:
+def minimum(program: NonlinearProgram, method: InteriorPoint, state: ProgramSearch) -> Minimum:
     """The result of a search that has ended."""
     began, point, scale = state.phase > APPROACH, state.point, state.scale
     finished = state.error < jnp.inf

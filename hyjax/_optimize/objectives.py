@@ -22,7 +22,16 @@ from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivit
 from .constraint import Objective, Quantity
 from .interior_point import InteriorPoint as InteriorPoint
 from .planned import Orbit, Planned
-from .turning_points import by_mode, Measured, measured, Rate, remembered, turning_values, values_at, with_integral
+from .turning_points import (
+    by_mode,
+    measured,
+    MeasuredSystem,
+    Rate,
+    remembered,
+    turning_values,
+    values_at,
+    with_integral,
+)
 
 # The vector from one foothold to the next, at the end of an arc: `(mode, x, params) -> (2,)`, as `travel` of a model.
 Travel = Callable[[str, State, Params], Float[Array, " axes"]]
@@ -402,7 +411,7 @@ def _extreme(name: str, function: Rate | Mapping[str, Rate], window: Window, sig
 def _measure(name: str, function: Rate | Mapping[str, Rate]):
     """The orbit's system with the function by mode; of the objective `name`."""
 
-    def make(orbit: PeriodicOrbit) -> Measured:
+    def make(orbit: PeriodicOrbit) -> MeasuredSystem:
         functions = by_mode(name, function, orbit)
         if not functions:
             raise ValueError(
@@ -518,7 +527,7 @@ def _work(name: str, power: Rate | Mapping[str, Rate], kind: int) -> Objective:
 def _works_of(name: str, power: Rate | Mapping[str, Rate]) -> Works:
     """The positive and the negative work, of the objective `name`."""
 
-    def with_work(orbit: PeriodicOrbit) -> Measured:
+    def with_work(orbit: PeriodicOrbit) -> MeasuredSystem:
         powers = by_mode(name, power, orbit)
         return measured(with_integral(orbit.system, powers), dict.fromkeys(powers, lambda t, x, params: x[-1]))
 

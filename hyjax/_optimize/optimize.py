@@ -22,7 +22,16 @@ from .._system.results import RESULTS, SolveError
 from .._system.where import Where
 from ..control.held_inputs import Plan
 from .constraint import all_constraints, check_number, Constraint, Objective
-from .interior_point import DONE, InteriorPoint, minimize, Minimum, minimum, run_search, Search, start_search
+from .interior_point import (
+    DONE,
+    InteriorPoint,
+    minimize,
+    Minimum,
+    minimum,
+    ProgramSearch,
+    run_search,
+    start_search,
+)
 from .nonlinear_program import NonlinearProgram
 from .optimized_orbit import failure, optimized, OptimizedOrbit
 from .optimized_plan import optimize_plan, OptimizedPlan
@@ -274,15 +283,15 @@ class Searches:
         near, before, far, beyond = np.split(np.concatenate(values), 4)
         return (8 * (near - before) - (far - beyond)).T / (12 * spacing)
 
-    def _begun(self) -> Search:
+    def _begun(self) -> ProgramSearch:
         return _start(self.program, self.method, self.lanes, self.origin)
 
-    def _ended(self, states: Search) -> Minimum:
+    def _ended(self, states: ProgramSearch) -> Minimum:
         return _ends(self.program, self.method, states)
 
 
 @long_run
-def _start(program: NonlinearProgram, method: InteriorPoint, lanes: int, origin) -> Search:
+def _start(program: NonlinearProgram, method: InteriorPoint, lanes: int, origin) -> ProgramSearch:
     state = start_search(program, method, *origin)
     # Of no weak type, as after the first iteration: else `_advance` would be compiled again for the second slice.
     strong = lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype)
@@ -290,12 +299,14 @@ def _start(program: NonlinearProgram, method: InteriorPoint, lanes: int, origin)
 
 
 @long_run
-def _advance(program: NonlinearProgram, method: InteriorPoint, starts: Array, states: Search, until: Array) -> Search:
+def _advance(
+    program: NonlinearProgram, method: InteriorPoint, starts: Array, states: ProgramSearch, until: Array
+) -> ProgramSearch:
     return jax.vmap(lambda start, state: run_search(program, method, start, state, until))(starts, states)
 
 
 @long_run
-def _ends(program: NonlinearProgram, method: InteriorPoint, states: Search) -> Minimum:
+def _ends(program: NonlinearProgram, method: InteriorPoint, states: ProgramSearch) -> Minimum:
     return jax.vmap(lambda state: minimum(program, method, state))(states)
 
 

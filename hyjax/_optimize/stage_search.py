@@ -57,8 +57,8 @@ class StageSearch(eqx.Module):
     """The state of a search between two evaluations.
 
     **Attributes:** `phase`, `trial`, `point` and `sample` there, `mu`, `filter`, `most`, `slope`, `fraction`, `restoring`,
-    `rejected`, `error`, `iterations` and `history`: as in `Search`. `step`: of all variables; `dual`: its fraction for the duals;
-    `shift`: the last one that was needed. `restorations`: steps that only closed violations. `violation`: the largest.
+    `rejected`, `error`, `iterations` and `history`: as in `ProgramSearch`. `step`: of all variables; `dual`: its fraction for
+    the duals; `shift`: the last one that was needed. `restorations`: steps that only closed violations. `violation`: the largest.
     """
 
     phase: Int[Array, ""]

@@ -71,15 +71,15 @@ def with_integral(system: HybridSystem, rates: Mapping[str, Rate]) -> HybridSyst
 
 
 # A system without domains, and a function of the state in some of its modes.
-Measured = tuple[HybridSystem, dict[str, Rate]]
+MeasuredSystem = tuple[HybridSystem, dict[str, Rate]]
 
 
-def measured(system: HybridSystem, functions: Mapping[str, Rate]) -> Measured:
+def measured(system: HybridSystem, functions: Mapping[str, Rate]) -> MeasuredSystem:
     """The system with these functions by mode."""
     return system.without_domains(), dict(functions)
 
 
-def turning_of(what: Measured) -> HybridSystem:
+def turning_of(what: MeasuredSystem) -> HybridSystem:
     """The system with the same flows whose guards are a function's rate and its opposite: one falls where the function turns."""
     system, functions = what
     turns = []
@@ -100,14 +100,14 @@ def rate_of(function: Rate, mode: Mode) -> Rate:
 
 
 def values_at(
-    what: Measured, orbit: PeriodicOrbit, params: Params, fractions: Float[Array, " times"]
+    what: MeasuredSystem, orbit: PeriodicOrbit, params: Params, fractions: Float[Array, " times"]
 ) -> Float[Array, "strides arcs times"]:
     """The function at these fractions, from 0 to 1, of each arc whose mode has a function. NaN where a flow fails."""
     return _values(what, orbit, params, fractions, 0)
 
 
 def turning_values(
-    what: Measured, orbit: PeriodicOrbit, params: Params, window: tuple[float, float] = (0.0, 1.0)
+    what: MeasuredSystem, orbit: PeriodicOrbit, params: Params, window: tuple[float, float] = (0.0, 1.0)
 ) -> Float[Array, "strides arcs times"]:
     """The function at the begin of the window, at the turning points in the window, and at the window's end.
 
@@ -121,7 +121,7 @@ def turning_values(
 
 
 @long_run
-def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, most: int):
+def _values(what: MeasuredSystem, orbit: PeriodicOrbit, params: Params, fractions, most: int):
     integrator, sequence = orbit.integrator, orbit.mode_names
     keeps_jacobian = integrator.loop == "lax"
     plain = without_jacobian(integrator) if keeps_jacobian else integrator
@@ -154,7 +154,7 @@ def _values(what: Measured, orbit: PeriodicOrbit, params: Params, fractions, mos
     return jax.vmap(stride)(begins, ends, first)
 
 
-def _pass(what: Measured, begins, ends, first, params: Params, fractions, sequence, integrator, most: int):
+def _pass(what: MeasuredSystem, begins, ends, first, params: Params, fractions, sequence, integrator, most: int):
     """One stride: for each arc the chosen times, the padded states there, whether the times are turning points; and whether all
     flows succeeded. `begins`, `ends`: of the arcs. `first`: the padded states at their starts."""
     automaton = Automaton(what[0])
@@ -213,7 +213,7 @@ def _locate(
     return stop_gradient(times), done & sound
 
 
-def _value(what: Measured, mode: str, params: Params, t: Time, z: Padded, turns: Bool[Array, ""]) -> Scalar:
+def _value(what: MeasuredSystem, mode: str, params: Params, t: Time, z: Padded, turns: Bool[Array, ""]) -> Scalar:
     """The function at a point, with the second derivatives of a turning point's value where it `turns`."""
     flow, function = what[0].mode(mode), what[1][mode]
     x = z[: flow.dimension]

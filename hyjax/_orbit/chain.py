@@ -25,7 +25,7 @@ from .problem import Problem
 from .stride import Stride, traced_stride
 
 
-class Passage(eqx.Module):
+class StrideOutput(eqx.Module):
     """The quantities of one stride that are differentiated; or their Jacobians, whose arrays have one more axis, the last, over
     the stride's start and the moving leaves.
 
@@ -59,7 +59,7 @@ class Chain(eqx.Module):
     end: State
     period: Scalar
     guard_rates: Float[Array, " arcs"]
-    jacobians: Passage | None
+    jacobians: StrideOutput | None
     result: RESULTS
     lap: Float[Array, "n n"] | None = None
 
@@ -71,13 +71,13 @@ class Chain(eqx.Module):
 
 def packed_stride(
     problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrators
-) -> tuple[Callable[[Array], tuple[Passage, Stride]], Array]:
+) -> tuple[Callable[[Array], tuple[StrideOutput, Stride]], Array]:
     """The stride from `(t, x)` as a function of the numbers with respect to which its Jacobian is taken, and these numbers, in
     one array: `(t, x)` and the moving leaves; without the time for an orbit of one stride."""
     moving, still = problem.split(params)
     packed, unpacked = ravel_pytree((((t, x) if problem.timed else (x,)), moving))
 
-    def flow(packed: Array) -> tuple[Passage, Stride]:
+    def flow(packed: Array) -> tuple[StrideOutput, Stride]:
         state, moving = unpacked(packed)
         system, params = eqx.combine(moving, still)
         at, x = (state[0], state[-1]) if problem.timed else (t, state[-1])
@@ -85,14 +85,14 @@ def packed_stride(
         end = jnp.append(at + stride.time, stride.x) if problem.timed else stride.x
         arc_ends = tuple(impact.x for impact in stride.impacts)
         elapsed = jnp.stack([*(impact.t - at for impact in stride.impacts[:-1]), stride.time])
-        return Passage(end, arc_ends, elapsed, stride.guard_rates), stride
+        return StrideOutput(end, arc_ends, elapsed, stride.guard_rates), stride
 
     return flow, packed
 
 
 def stride_jacobian(
     problem: Problem, t: Scalar, x: State, params: Params, integrator: Integrators
-) -> tuple[Passage, Passage, Stride]:
+) -> tuple[StrideOutput, StrideOutput, Stride]:
     """One stride from `(t, x)` with all tangents pushed through one loop: `(passage, its Jacobian, stride)`.
 
     In an orbit of several strides, the Jacobian has a column for the start's time, which is the end of the previous stride and
@@ -147,7 +147,7 @@ def follow_chain(
     return chain, ends
 
 
-def return_matrices(problem: Problem, by: Passage) -> tuple[Float[Array, "n n"], Float[Array, "m n"]]:
+def return_matrices(problem: Problem, by: StrideOutput) -> tuple[Float[Array, "n n"], Float[Array, "m n"]]:
     """Jacobians of the state after the last jump (the orbit's return Jacobian) and of the state before it, with respect to the
     orbit's start: products of the strides' Jacobians `by`.
     """

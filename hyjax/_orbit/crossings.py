@@ -150,7 +150,7 @@ def _cross(p, q):
     return p[..., 0] * q[..., 1] - p[..., 1] * q[..., 0]
 
 
-class Touch(eqx.Module):
+class TangencyEquation(eqx.Module):
     """The equations of a tangency of an unstable and a stable manifold. **Attributes:** `scales`, of both polynomials; `nodes`,
     where their equations are to hold, in units of these. `levels`: passes from the first polynomial to the point, and on to the
     second. `plane`: in which the manifolds meet. `free`: indices of the parameters."""
@@ -173,7 +173,7 @@ class Touch(eqx.Module):
             by = [each @ np.concatenate([by_w, by_p], axis=1) for each in by]
         return *zip(out, by, strict=True), codes
 
-    def linearized(self, v: "Unknowns"):
+    def linearized(self, v: "TangencyUnknowns"):
         """`((residuals, Jacobian) of polynomials and points, those of the tangency, the point, gap, codes)`, by all unknowns."""
         c, mu, chain, at = v
         (starts, images, ends), by = jax.tree.map(np.asarray, _points(self, (c, mu, at)))
@@ -208,11 +208,11 @@ class Touch(eqx.Module):
 
 # Coefficients, multipliers, points of the second manifold from the tangency to its polynomial, with directions; s, t and the
 # parameters.
-Unknowns = tuple[Array, Array, Array, Array]
+TangencyUnknowns = tuple[Array, Array, Array, Array]
 
 
 @short_run
-def _points(touch: Touch, v: tuple[Array, Array, Array]) -> tuple[tuple, tuple]:
+def _points(touch: TangencyEquation, v: tuple[Array, Array, Array]) -> tuple[tuple, tuple]:
     r"""By the polynomials $W_0(s)$ and $W_0(\mu s)$ at all nodes, and the outermost points with their derivatives by s and t; the
     Jacobians of all by coefficients, multipliers, s, t and the parameters."""
     flat, unravel = ravel_pytree(v)
@@ -258,10 +258,10 @@ def _passes(lap: Lap, free: tuple[int, ...], w: Float[Array, "lanes _"]) -> tupl
     return out, by, result._value
 
 
-class _Solved(NamedTuple):
+class _TangencySolution(NamedTuple):
     """Unknowns of a tangency, their derivatives by the second parameter, the point, s and t of it, and the code."""
 
-    v: Unknowns
+    v: TangencyUnknowns
     slope: np.ndarray
     x: np.ndarray
     st: np.ndarray
@@ -337,7 +337,9 @@ def _nearest_pair(one: "Manifold", other: "Manifold") -> tuple[float, float]:
     return float(s[k] + s[k + 1]) / 2, float(t[k] + t[k + 1]) / 2
 
 
-def _led(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], near: _Solved, value: float) -> _Solved:
+def _led(
+    both: tuple["Manifold", "Manifold"], free: tuple[int, ...], near: _TangencySolution, value: float
+) -> _TangencySolution:
     """The tangency at another value of the second parameter, in steps along the tangents that are shorter where one fails."""
     whole = step = value - float(near.v[-1][3])
     code = DIVERGED
@@ -354,13 +356,17 @@ def _led(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], near: _Solv
     return near._replace(code=code if step else SUCCESSFUL)
 
 
-def _touched(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: Unknowns, iterations: int) -> _Solved:
+def _touched(
+    both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: TangencyUnknowns, iterations: int
+) -> _TangencySolution:
     """The tangency near a start, by Newton's method. `ValueError` where the parameter that is solved for changes nothing."""
     # Passes of the second polynomial's points are as many as those are, or one more or less.
     levels = np.array([each._levels(np.asarray(v[-1][k : k + 1]))[0] for k, each in enumerate(both)])
     angles, lap = (np.arange(2 * DEGREE) + 0.5) * np.pi / (2 * DEGREE), both[0].lap
     nodes, scales = [min(1, 1 / abs(each.multiplier)) * np.cos(angles) for each in both], [each.scale for each in both]
-    touch = Touch(lap, jnp.array(scales), jnp.array(nodes), jnp.array(levels, v[1].dtype), plane_of(*both), free)
+    touch = TangencyEquation(
+        lap, jnp.array(scales), jnp.array(nodes), jnp.array(levels, v[1].dtype), plane_of(*both), free
+    )
     for level in range(len(v[2]), levels[1]):
         at_level = eqx.tree_at(lambda touch: touch.levels, touch, jnp.array([0, level], v[1].dtype))
         v = (*v[:2], jnp.concatenate([v[2], _points(at_level, (*v[:2], v[3]))[0][2][1:]]), v[3])
@@ -413,4 +419,4 @@ def _touched(both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: Unkn
     # From the parameters in which the eigenvectors before the jump keep their lengths to those in which q has the length 1.
     w = np.hstack([c[:, 0], c[:, 1] / touch.scales[:, None]])
     (q, _), *_ = touch.onward(w, np.zeros((*w.shape, flat.size)), np.asarray(at[2:]))
-    return _Solved(v, slope, x, np.linalg.norm(q[:, q.shape[1] // 2 :], axis=1) * at[:2], code)
+    return _TangencySolution(v, slope, x, np.linalg.norm(q[:, q.shape[1] // 2 :], axis=1) * at[:2], code)

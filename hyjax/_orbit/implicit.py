@@ -36,9 +36,9 @@ from .._numerics.newton import DampedNewton, RootFinder
 from .._numerics.trees import batched_like, without_tangents
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar, State
-from .chain import Chain, packed_stride, Passage, return_matrices, stride_jacobian
+from .chain import Chain, packed_stride, return_matrices, stride_jacobian, StrideOutput
 from .problem import Problem
-from .shooting import AbstractShooting, Found
+from .shooting import AbstractShooting, ShootingResult
 
 Blocks = Float[Array, "strides width width"]
 Rows = Float[Array, "strides width"]
@@ -48,14 +48,14 @@ class KnownOrbit(AbstractShooting):
     """The search for an orbit that is known already: only its derivatives are computed. `bends`: whether those of the return
     Jacobian are, which are the strides' second derivatives."""
 
-    found: Found
+    found: ShootingResult
     bends: bool = eqx.field(static=True)
     max_iterations: int = 0
     accept: float | None = None
     root_finder: RootFinder = DampedNewton()
     coarse: tuple[float, ...] = ()
 
-    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> ShootingResult:
         return self.found
 
 
@@ -82,7 +82,7 @@ def _system(by_start: Blocks, timed: int) -> tuple[Float[Array, "all all"], Rows
     return system.reshape(strides * width, -1), follows
 
 
-def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> Found:
+def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> ShootingResult:
     """The orbit near a guess; with the strides' Jacobians, if `problem.varied` is not empty. Not differentiable."""
     problem, params = what
     integrator = without_jacobian(integrator)
@@ -95,21 +95,23 @@ def find(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integ
     return dataclasses.replace(found, chain=chain, jacobian=jacobian)
 
 
-def passage(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passage:
+def passage(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> StrideOutput:
     """The stride that starts at `(t, x)`."""
     problem, params = what
     flow, packed = packed_stride(dataclasses.replace(problem, varied=()), t, x, params, integrator)
     return flow(packed)[0]
 
 
-def jacobians(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> Passage:
+def jacobians(what: PyTree, t: Scalar, x: State, integrator: Integrators) -> StrideOutput:
     """The Jacobians of `passage` with respect to the stride's start and the leaves `varied` of the problem."""
     problem, params = what
     return stride_jacobian(problem, t, x, params, integrator)[1]
 
 
 @eqx.filter_custom_vjp
-def closed_orbit_backward(what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators) -> Found:
+def closed_orbit_backward(
+    what: PyTree, guess: Array, method: AbstractShooting, integrator: Integrators
+) -> ShootingResult:
     """The result of `method`, differentiable in `what = (problem, params)` in first-order reverse mode."""
     return find(what, guess, method, integrator)
 
@@ -160,7 +162,7 @@ def _backward(found, cotangent, perturbed, what, guess, method, integrator):
     return jax.tree.map(lambda a, b: jnp.where(good, a + b, 0), gradient, more)
 
 
-def _cotangents(given: Chain, chain: Chain, timed: int) -> tuple[Passage, Array]:
+def _cotangents(given: Chain, chain: Chain, timed: int) -> tuple[StrideOutput, Array]:
     """Cotangents of the strides' passages and of the nodes, from those of a chain, which are `None` where they are zero."""
     strides = len(chain.nodes)
 
@@ -172,7 +174,7 @@ def _cotangents(given: Chain, chain: Chain, timed: int) -> tuple[Passage, Array]
     if timed:
         nodes = jnp.concatenate([dense("starts")[:, None], nodes], axis=1)
     *inner, last = dense("arc_ends")
-    ends = Passage(
+    ends = StrideOutput(
         end=jnp.zeros_like(nodes).at[-1, timed:].set(dense("end")),
         arc_ends=(*inner, last + jnp.roll(dense("before"), -1, axis=0)),
         elapsed=dense("elapsed").at[:, -1].add(dense("period")),
@@ -183,7 +185,7 @@ def _cotangents(given: Chain, chain: Chain, timed: int) -> tuple[Passage, Array]
 
 def closed_orbit(
     problem: Problem, guess: Array, params: Params, method: AbstractShooting, integrator: Integrators
-) -> Found:
+) -> ShootingResult:
     """The orbit that `method` finds near the guess. Its chain and its Jacobian are differentiable in `params` and in arrays
     captured by the system's functions: to any order, except with `RecursiveCheckpointAdjoint`, to first order in reverse mode."""
     system = problem.system.hoisted(params, guess.dtype)
@@ -245,7 +247,7 @@ def _closed_orbit_jvp(primals, tangents):
 
 def _multiplied(
     what, dwhat, chain: Chain, integrator: Integrators, bends: bool
-) -> tuple[Array, Passage, Passage, Passage | None]:
+) -> tuple[Array, StrideOutput, StrideOutput, StrideOutput | None]:
     """`(dz, dpassage, by, dby)` by products with the strides' Jacobians and second derivatives over all moving numbers; `dby` is
     `None` unless `bends`."""
     timed, by = int(what[0].timed), chain.jacobians
@@ -266,7 +268,7 @@ def _multiplied(
 
 def _pushed(
     what, dwhat, chain: Chain, integrator: Integrators, bends: bool
-) -> tuple[Array, Passage, Passage, Passage | None]:
+) -> tuple[Array, StrideOutput, StrideOutput, StrideOutput | None]:
     """`(dz, dpassage, by, dby)` by tangents pushed through the strides: one for the passages, and if `bends` one for their
     Jacobians."""
     timed, by = int(what[0].timed), chain.jacobians

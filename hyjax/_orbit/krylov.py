@@ -23,7 +23,7 @@ from .._numerics.trees import without_tangents
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import follow_chain
-from .orbit import distance_from, orbit_of, PeriodicOrbit, Reached
+from .orbit import distance_from, LastIterate, orbit_of, PeriodicOrbit
 from .problem import Problem, shifts_phase
 from .shooting import AbstractShooting, outcome
 from .stride import run_stride
@@ -50,7 +50,7 @@ def krylov_orbit(
     near: Scalar,
     moving: bool,
     origin: State | None = None,
-) -> tuple[PeriodicOrbit, Reached]:
+) -> tuple[PeriodicOrbit, LastIterate]:
     """The orbit near a guess, and the last iterate. The unknowns are the pre-impact states of the strides. **Arguments:**
     `moving`: whether the orbit may be differentiated, for which the solver's steps are kept. `origin`: the state from which the
     orbit's distance is measured; by default the guess."""

@@ -189,17 +189,17 @@ class Manifold(Shown):
         """The numbers of passes between the polynomial's interval and the points at `s`."""
         return _inward(self, s)[0]
 
-    def _at(self, s: np.ndarray) -> "Reached":
+    def _at(self, s: np.ndarray) -> "ManifoldPoints":
         """The points at `s`, shape `(points,)` or `(points, 2)`, with the derivatives by `s`."""
         y, slope, x, direction, codes = _reach(self, s)
         return (
-            Reached(y, slope, x, direction, codes)
+            ManifoldPoints(y, slope, x, direction, codes)
             if s.ndim > 1
-            else Reached(y, slope[..., 0], x, direction[..., 0], codes)
+            else ManifoldPoints(y, slope[..., 0], x, direction[..., 0], codes)
         )
 
 
-class Reached(NamedTuple):
+class ManifoldPoints(NamedTuple):
     """Points of a manifold: states before and after the closing jump, the derivatives of both by `s`, and codes."""
 
     y: np.ndarray
@@ -443,7 +443,7 @@ def _terms(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x**a * y**b, np.stack([a * power(x, a - 1) * y**b, b * x**a * power(y, b - 1)], axis=-1)
 
 
-def _reach(found: Manifold, s: np.ndarray) -> Reached:
+def _reach(found: Manifold, s: np.ndarray) -> ManifoldPoints:
     """Points by the polynomial, and from there by passes of the map, forwards or backwards; derivatives are `(points, m, d)`."""
     lap, (outward, _) = found.lap, _outward(found.multiplier)
     levels, at = _inward(found, s)
@@ -460,7 +460,7 @@ def _reach(found: Manifold, s: np.ndarray) -> Reached:
         else:
             y[alive], slope[alive], codes[alive] = _back(found, y[alive], slope[alive], at[alive])
     x, by = jumps(lap, y)
-    return Reached(y, slope, x, by @ slope, codes)
+    return ManifoldPoints(y, slope, x, by @ slope, codes)
 
 
 def _back(found: Manifold, y: np.ndarray, slope: np.ndarray, s: np.ndarray):

@@ -27,9 +27,9 @@ from .chain import Chain
 from .implicit import closed_orbit, KnownOrbit
 from .krylov import is_matrix_free, krylov_orbit
 from .multipliers import eigenvalues
-from .orbit import orbit_of, PeriodicOrbit, Reached, run_orbit
+from .orbit import LastIterate, orbit_of, PeriodicOrbit, run_orbit
 from .problem import Problem
-from .shooting import AbstractShooting, Found
+from .shooting import AbstractShooting, ShootingResult
 from .verdict import orbit_multipliers
 
 _compiled = short_run(run_orbit)
@@ -49,7 +49,7 @@ def run_one_orbit(
     integrator: Integrators,
     near: Scalar,
     origin: State | None = None,
-) -> tuple[PeriodicOrbit, Reached]:
+) -> tuple[PeriodicOrbit, LastIterate]:
     """`run_orbit`, compiled for one orbit; `krylov_orbit` for a method without a Jacobian."""
     along = sequence, strides
     if is_matrix_free(method):
@@ -114,7 +114,7 @@ def _at_known(
         nodes, numbers["start_times"], numbers["before"], numbers["arc_ends"], numbers["jump_times"], nodes[0],
         numbers["period"], numbers["guard_rates"], None, result,
     )  # fmt: skip
-    found = Found(chain, numbers["return_jacobian"], zero, zero, jnp.array(0), result)
+    found = ShootingResult(chain, numbers["return_jacobian"], zero, zero, jnp.array(0), result)
     known = KnownOrbit(found=found, bends=bends)
     found = closed_orbit(problem, nodes, params, known, integrator)
     values = numbers["multipliers"]

@@ -233,7 +233,7 @@ def orbit_of(
 
 # The last iterate of a search, successful or not: the states at the starts of the strides, their residual, and the number of
 # iterations.
-Reached = tuple[Float[Array, "strides n"], Scalar, Int[Array, ""]]
+LastIterate = tuple[Float[Array, "strides n"], Scalar, Int[Array, ""]]
 
 
 def distance_from(guess: Float[Array, "..."], nodes: Float[Array, "strides n"]) -> Scalar:
@@ -255,7 +255,7 @@ def run_orbit(
     near: Float[ArrayLike, ""] = jnp.inf,
     limits: SearchLimits | None = None,
     origin: State | None = None,
-) -> tuple[PeriodicOrbit, Reached]:
+) -> tuple[PeriodicOrbit, LastIterate]:
     """`periodic_orbit` without the checks of its arguments, and the last iterate, also of a failure. `limits` may be traced.
     `origin`: the state from which the distance is measured, where that is not `guess`."""
     problem, limited = Problem(system, sequence, strides), integrator

@@ -36,7 +36,7 @@ class FixedPoint(eqx.Module):
 Solved = PeriodicOrbit | FixedPoint
 
 
-class Result(NamedTuple):
+class FoundOrbit(NamedTuple):
     """A periodic orbit found by Newton's method.
 
     **Attributes:** `nodes`: shape `(strides, n)`. `close`: how close to a node another state must be, to be that
@@ -47,7 +47,7 @@ class Result(NamedTuple):
     close: np.ndarray
     arcs: int = 0
 
-    def meets(self, other: "Result") -> bool:
+    def meets(self, other: "FoundOrbit") -> bool:
         """Whether both are one orbit: some stride of the other starts where this starts, or the reverse."""
         if self.arcs != other.arcs:
             return False
@@ -66,7 +66,7 @@ class Result(NamedTuple):
         return int(found[0]) if found.size else None
 
 
-def result_of(orbits, i: int, size: np.ndarray, least: float, factor: float) -> Result:
+def result_of(orbits, i: int, size: np.ndarray, least: float, factor: float) -> FoundOrbit:
     """Orbit `i` of a batch. Another state is a node of it within `factor` times the error bound, at least `least` and at most
     0.01 of the coordinates' sizes. **Arguments:** `size`: of each coordinate, shape `(n,)`."""
     nodes, jacobian = np.asarray(orbits.nodes[i]), np.asarray(orbits.return_jacobian[i])
@@ -78,7 +78,7 @@ def result_of(orbits, i: int, size: np.ndarray, least: float, factor: float) -> 
     inverse = np.linalg.pinv(np.eye(len(jacobian)) - jacobian, rcond=np.finfo(size.dtype).eps)
     error = factor * residual * np.sum(np.abs(inverse), axis=1)
     arcs = int(orbits.arcs[i]) if hasattr(orbits, "arcs") else 0
-    return Result(nodes, np.clip(error, least * size, 1e-2 * size), arcs)
+    return FoundOrbit(nodes, np.clip(error, least * size, 1e-2 * size), arcs)
 
 
 def _near(states: np.ndarray, state: np.ndarray, close: np.ndarray) -> np.ndarray:
@@ -97,12 +97,12 @@ class OrbitRegister:
         self.size = np.maximum(np.abs(low), np.abs(high))
         self.orbits, self.results, self.hits, self.outside = [], [], [], []
         # Coarse results that were solved accurately, with the number of the orbit, or None where that failed.
-        self.seen: list[tuple[Result, int | None]] = []
+        self.seen: list[tuple[FoundOrbit, int | None]] = []
 
-    def sort(self, orbits: Solved, merge: bool) -> list[list[Result]]:
+    def sort(self, orbits: Solved, merge: bool) -> list[list[FoundOrbit]]:
         """Count the coarse results that are known; group the others by orbit. Without `merge` each is a group of its own: near a
         fold or grazing two orbits may be nearer than the error of a coarse result."""
-        groups: list[list[Result]] = []
+        groups: list[list[FoundOrbit]] = []
         for i in np.flatnonzero(orbits.result._value == RESULTS.successful._value).tolist():
             result = result_of(orbits, i, self.size, 1e-3, 3.0)
             if result.inside(self.low, self.high) is None:
@@ -120,7 +120,7 @@ class OrbitRegister:
                 groups.append([result])
         return groups
 
-    def add(self, orbits: Solved, groups: list[list[Result]]) -> None:
+    def add(self, orbits: Solved, groups: list[list[FoundOrbit]]) -> None:
         """Add the accurate solution of each group, unless it is known, or none."""
         good = orbits.result._value == RESULTS.successful._value
         least = float(np.finfo(self.low.dtype).eps) ** 0.6
@@ -132,7 +132,7 @@ class OrbitRegister:
             self.seen.append((groups[i][0], number))
             self._count([] if number is None else [number], len(groups[i]))
 
-    def _number(self, result: Result | None, orbit: Solved) -> int | None:
+    def _number(self, result: FoundOrbit | None, orbit: Solved) -> int | None:
         if result is None or result.repeats or result.inside(self.low, self.high) is None:
             return None
         for k, other in enumerate(self.results):

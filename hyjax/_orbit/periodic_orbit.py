@@ -15,7 +15,7 @@ from .._system.section import Stroboscope
 from .._system.types import Params, State
 from .level import Level, on_level, Quantity
 from .one_orbit import run_one_orbit
-from .orbit import PeriodicOrbit, Reached
+from .orbit import LastIterate, PeriodicOrbit
 from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
 from .shooting import AbstractShooting, MultipleShooting, SingleShooting
@@ -130,7 +130,7 @@ def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> 
     return dataclasses.replace(step, system=system, section=section), level
 
 
-def _raise_failure(orbit: PeriodicOrbit, reached: Reached) -> PeriodicOrbit:
+def _raise_failure(orbit: PeriodicOrbit, reached: LastIterate) -> PeriodicOrbit:
     remedy = (
         "Try a guess nearer to the orbit, such as an orbit at a neighbouring parameter; find_orbits, which needs no guess; or "
         "throw=False, which returns the code in `result`."
@@ -139,7 +139,7 @@ def _raise_failure(orbit: PeriodicOrbit, reached: Reached) -> PeriodicOrbit:
 
 
 def _last_iterate(about: Any) -> str:
-    """The line of the message about one lane, its `Reached` and distance."""
+    """The line of the message about one lane, its `LastIterate` and distance."""
     (nodes, residual, iterations), distance = about
     count, x = int(iterations), np.array2string(np.asarray(nodes)[0], precision=6, separator=", ")
     return (

@@ -28,7 +28,7 @@ from .._system.system import HybridSystem, Transition, unchanged
 from .._system.types import Params, Scalar, State, Time
 from .krylov import is_matrix_free
 from .one_orbit import run_one_orbit
-from .orbit import PeriodicOrbit, Reached
+from .orbit import LastIterate, PeriodicOrbit
 from .orbit_register import FixedPoint
 from .problem import uses_time
 from .return_map import ReturnMap
@@ -156,7 +156,7 @@ def find_section_orbits(
 
 def orbit_of_section(
     step: ReturnMap, guess: State, params: Params, method: AbstractShooting, near: Scalar
-) -> tuple[PeriodicOrbit, Reached]:
+) -> tuple[PeriodicOrbit, LastIterate]:
     """`periodic_orbit` by a section, and the last iterate."""
     if is_traced((guess, params, near)):
         raise ValueError(

@@ -110,7 +110,7 @@ def find_root_by_stages(
 NEAR = 1e-2
 
 
-class Found(eqx.Module):
+class ShootingResult(eqx.Module):
     """The end of a search for an orbit, successful or not.
 
     **Attributes:** `chain`: the strides of the last evaluation. `jacobian`: of the return map, from section to section.
@@ -143,7 +143,7 @@ class AbstractShooting(eqx.Module):
             )
 
     @abc.abstractmethod
-    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> ShootingResult:
         """The orbit near a guess, with the evaluation at the solution. Not differentiable."""
 
     def acceptable(self, integrator: Integrators, dtype) -> float | Array:
@@ -196,7 +196,7 @@ class SingleShooting(AbstractShooting):
     root_finder: RootFinder = DampedNewton()
     coarse: tuple[float, ...] = COARSE
 
-    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> ShootingResult:
         size = jnp.max(jnp.abs(guess))
         guess, before = onto_image(problem, guess, params)
         if not isinstance(self.root_finder, DampedNewton):
@@ -209,7 +209,9 @@ class SingleShooting(AbstractShooting):
             root_finder=self.root_finder, size=size, settle=True,
         )  # fmt: skip
         chain, jacobian, closing = root.aux
-        return Found(chain, jacobian, chain.residual, closing, root.iterations, outcome(root.converged, chain.result))
+        return ShootingResult(
+            chain, jacobian, chain.residual, closing, root.iterations, outcome(root.converged, chain.result)
+        )
 
 
 @short_run
@@ -308,7 +310,7 @@ class MultipleShooting(AbstractShooting):
     root_finder: RootFinder = DampedNewton()
     coarse: tuple[float, ...] = COARSE
 
-    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Found:
+    def search(self, problem: Problem, guess: Array, params: Params, integrator: Integrators) -> ShootingResult:
         sizes = [1 + problem.system.mode(mode).dimension for mode in problem.sequence]
         shape = (problem.strides, sum(sizes))
 
@@ -334,7 +336,7 @@ class MultipleShooting(AbstractShooting):
         off = largest(residual, ~times)
         closed = (off <= accept * size) & (largest(residual, times) <= accept * largest(root.y, times))
         result = outcome(root.converged & closed, chain.result)
-        return Found(chain, jacobian, jnp.maximum(off, chain.residual), closing, root.iterations, result)
+        return ShootingResult(chain, jacobian, jnp.maximum(off, chain.residual), closing, root.iterations, result)
 
 
 def _forward(problem: Problem, guess: Array, params: Params, integrator: Integrators) -> Float[Array, "strides z"]:

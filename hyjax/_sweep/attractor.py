@@ -102,12 +102,12 @@ def iterated(
 CLOSE = 1e-5
 # The size of a coordinate beside that of its initial states, below which it goes to zero.
 REST = 1e-2
-Starts = PeriodicOrbit | Float[Array, "..."] | Callable[[Params], Float[Array, "..."]]
+InitialStates = PeriodicOrbit | Float[Array, "..."] | Callable[[Params], Float[Array, "..."]]
 
 
 def attractor(
     step: ReturnMap,
-    x0: Starts,
+    x0: InitialStates,
     params: Params,
     *,
     where: Where,
@@ -263,7 +263,9 @@ def _labelled(
     return described(xarray.Dataset(data, coords, {"parameters": str(fixed)} | metadata), meanings_of(grid.params))
 
 
-def _initial_states(start: Starts, grid: Grid, lanes: np.ndarray, where: Where, executor, progress) -> np.ndarray:
+def _initial_states(
+    start: InitialStates, grid: Grid, lanes: np.ndarray, where: Where, executor, progress
+) -> np.ndarray:
     """Initial states for each point of the grid: shape `(points, n)` or `(points, starts, n)`."""
     if isinstance(start, PeriodicOrbit):
         found = sweep(start, where=where, values=grid.values, executor=executor, progress=progress)

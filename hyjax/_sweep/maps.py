@@ -14,8 +14,8 @@ from .._flow.integrator import Integrator, Integrators, without_jacobian
 from .._flow.section_map import (
     check_section,
     for_terminal_modes,
-    Passed,
     SectionMap,
+    SectionPass,
     with_section_mode,
     with_terminal_modes,
 )
@@ -26,8 +26,8 @@ from .._system.section import at_phase, Section, Stroboscope
 from .._system.system import Guard, HybridSystem
 from .._system.types import Params, State, Time
 
-# A map that is iterated, `(t, x, mode, params) -> Passed`: a `SectionMap`, or that of a sequence.
-PassMap = Callable[[Time, State, Index, Params], Passed]
+# A map that is iterated, `(t, x, mode, params) -> SectionPass`: a `SectionMap`, or that of a sequence.
+PassMap = Callable[[Time, State, Index, Params], SectionPass]
 
 
 def pass_of_sequence(
@@ -39,13 +39,13 @@ def pass_of_sequence(
     x: State,
     mode: Index,
     params: Params,
-) -> Passed:
+) -> SectionPass:
     """The return map along a sequence of modes of a system that may have terminal modes. `ordinary`: the number of ways
     that do not end in one."""
     stride, end = run_stride(system, t, x, params, sequence, integrator), jnp.array(-1)
     for impact in stride.impacts[::-1]:
         end = jnp.where(impact._way >= ordinary, impact._way - ordinary, end)
-    return Passed(stride.x, stride.time, mode, end, jnp.array(len(sequence)), stride.result)
+    return SectionPass(stride.x, stride.time, mode, end, jnp.array(len(sequence)), stride.result)
 
 
 class ChosenMap(NamedTuple):

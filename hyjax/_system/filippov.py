@@ -231,7 +231,7 @@ class Picked(eqx.Module):
         return sense.astype(x.dtype) * numbers[place] + more.astype(x.dtype)
 
 
-class Armed(eqx.Module):
+class ArmedSides(eqx.Module):
     """Whether each of the numbers picked is positive, or is not, as it should be."""
 
     picked: Picked
@@ -258,7 +258,7 @@ def _ways_from(flows: Flows, signs: Signs, enter: Reset, leave: Reset) -> list[T
     def way(target: Signs, guard: Pick, reset: Reset, *conditions: tuple[Pick, bool]) -> Transition:
         padded = [*conditions, *[(NOTHING, False)] * (4 - len(conditions))]
         picks, wanted = zip(*padded, strict=True)
-        armed = Armed(Picked(flows, None, PerMode(picks)), PerMode(wanted))
+        armed = ArmedSides(Picked(flows, None, PerMode(picks)), PerMode(wanted))
         return Transition(here, _name(target), Picked(flows, own, PerMode(guard)), reset, armed=armed)
 
     found = []

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from .._orbit.orbit import PeriodicOrbit
 from .certificate import Certificate
 from .disturbance import Disturbance, NONE
-from .enclosed_map import ReturnMap
+from .enclosed_map import EnclosedMap
 from .flow_pipe import Tube
 from .piece_images import PieceImages
 from .polygon import from_supports, holds, tight
@@ -77,7 +77,7 @@ def attracting(
 
     Source: Wilczak, Zgliczyński (2011) for the return map; the theorem is Brouwer's and Banach's.
     """
-    of = ReturnMap(orbit, disturbance, section, steps, orders, reduced=True)
+    of = EnclosedMap(orbit, disturbance, section, steps, orders, reduced=True)
     if len(of.z) != 2:
         raise ValueError(
             f"attracting: the section of this orbit has {len(of.z)} coordinates, {of.section.names}; sets are polygons in two. "
@@ -140,7 +140,7 @@ def _rounded(supports: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     return supports + 1e-4 * np.max(supports) + 1e-14
 
 
-def _linear_set(of: ReturnMap, directions, gain: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+def _linear_set(of: EnclosedMap, directions, gain: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     """Supports of the least set that the linearized return map with disturbances of supports `gain` takes into itself."""
     jacobian = np.asarray(of.axes.matrix) @ of.jacobian @ np.asarray(of.axes.inverse)
     vertices, rows, total = from_supports(directions, gain).vertices, directions, np.zeros(len(directions))

@@ -133,7 +133,7 @@ class Image(eqx.Module):
         return jnp.all(jnp.stack(list(self.conditions.values())))
 
 
-class ReturnMap:
+class EnclosedMap:
     """The enclosure of the return map of an orbit, compiled for sets of one form.
 
     **Arguments:** `orbit`: a single `PeriodicOrbit`. `disturbance`: of the vector fields. `section`: the coordinates; `None`:

@@ -82,7 +82,7 @@ def remainder(series: Series, h: Float[Array, ""]) -> Array:
 
 
 def disturbance_displacement(
-    flow: "Flow", disturbance: Float[Array, "groups n columns"], h: Float[Array, ""]
+    flow: "EnclosedFlow", disturbance: Float[Array, "groups n columns"], h: Float[Array, ""]
 ) -> tuple[Float[Array, "groups n columns"], Float[Array, " n"]]:
     r"""The displacement by the disturbance within a step: generators and a radius, for the Jacobian $A$ at its start.
 
@@ -155,7 +155,7 @@ def widened(a: TaylorModel, radius: Array) -> TaylorModel:
     return TaylorModel(a.coefficients, up(a.radius + radius), a.basis)
 
 
-class Flow(eqx.Module):
+class EnclosedFlow(eqx.Module):
     """The flow of a set of states for any time up to some longest one.
 
     **Attributes:** `box`: the ball that holds all states all the time; `proved`: whether it is proved that it does. `rate`,
@@ -180,7 +180,7 @@ def flow_of(
     longest: Float[Array, ""],
     disturbance_bound: Float[Array, " n"],
     orders: int,
-) -> Flow:
+) -> EnclosedFlow:
     r"""The flow of a set for a time up to `longest`. `disturbance_bound`: of each rate.
 
     The derivative starts at the hull with $V = I$; its remainder is over the box with all $V$ of the step, $|V - I| \le
@@ -196,7 +196,7 @@ def flow_of(
     series = jax.vmap(lambda start: flow_coefficients(field.variational, start, field.leaves, orders + 1))(both)
     from_hull, from_box = (jax.tree.map(lambda a, i=i: a[i], series) for i in (0, 1))
     states_series = flow_coefficients(field.field, states.model, field.leaves, orders)
-    return Flow(
+    return EnclosedFlow(
         box,
         proved,
         columns[:, 0],
@@ -214,7 +214,7 @@ def growth_bound(norm: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def advance(
-    flow: Flow,
+    flow: EnclosedFlow,
     states: StateSet,
     h: TaylorModel,
     after: Frame,

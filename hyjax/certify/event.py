@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._system.types import Matrix
 from . import functions
-from .enclosed_step import advance, columns_of, displaced, Flow, growth_bound, nested
+from .enclosed_step import advance, columns_of, displaced, EnclosedFlow, growth_bound, nested
 from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import TINY, up
@@ -113,7 +113,7 @@ def _polynomial(a: TaylorModel) -> TaylorModel:
 def crossed(
     field: ModeField,
     which: int,
-    flow: Flow,
+    flow: EnclosedFlow,
     states: StateSet,
     window: Float[Array, ""],
     disturbance: Float[Array, "groups n columns"],

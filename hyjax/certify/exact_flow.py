@@ -13,7 +13,7 @@ holds the fixed point as before, and its radius is that of $F(c)$ but for a smal
 from fractions import Fraction
 from typing import NamedTuple
 
-from .enclosed_map import ReturnMap
+from .enclosed_map import EnclosedMap
 from .exact_graph import exact_function, ExactFunction, Point
 from .exact_numbers import (
     arb,
@@ -37,7 +37,7 @@ LARGEST_ERROR, SUBSTEPS = arb(2) ** -100, 16
 ITERATIONS, SMALL_RADIUS = 6, arb(2) ** -72
 
 
-class Step(NamedTuple):
+class ExactStep(NamedTuple):
     """The flow from a set for any time up to some longest one.
 
     **Attributes:** `series`: the coefficients in time from the middle of the set; the last one is over the box of all states.
@@ -72,7 +72,7 @@ class Step(NamedTuple):
 
 
 @with_fifty_digits
-def step_from(field: ExactFunction, columns: ExactFunction, x: Point, longest: arb) -> Step:
+def step_from(field: ExactFunction, columns: ExactFunction, x: Point, longest: arb) -> ExactStep:
     """The flow from `x` for a time up to `longest`. `NotEnclosed` where no box holds it.
 
     **Arguments:** `field`, `columns`: the vector field and the variational field.
@@ -92,7 +92,7 @@ def step_from(field: ExactFunction, columns: ExactFunction, x: Point, longest: a
     series = [[*each, over[-1]] for each, over in zip(series, last, strict=True)]
     if not all(each.is_finite() for row in series for each in row):
         raise NotEnclosed("a derivative of the flow of a step is not bounded")
-    return Step(series, _grown(columns, box, x, longest), rate, longest)
+    return ExactStep(series, _grown(columns, box, x, longest), rate, longest)
 
 
 def _grown(columns: ExactFunction, box: Point, x: Point, longest: arb) -> Point:
@@ -113,7 +113,7 @@ def _grown(columns: ExactFunction, box: Point, x: Point, longest: arb) -> Point:
 
 
 @with_fifty_digits
-def crossing(step: Step, height: ExactFunction, guess: arb) -> tuple[Point, arb]:
+def crossing(step: ExactStep, height: ExactFunction, guess: arb) -> tuple[Point, arb]:
     r"""The states on the surface $g = 0$, and the time from the start of the step, near `guess`.
 
     By Newton's method to a time $t$, and its interval form: $t - g(x(t)) / \dot g(X)$ lies within $\delta$ of $t$, with $X$ all
@@ -137,7 +137,7 @@ def crossing(step: Step, height: ExactFunction, guess: arb) -> tuple[Point, arb]
 
 @with_fifty_digits
 def exact_orbit(
-    map: ReturnMap, windows: list[tuple[arb, arb]], z: Point
+    map: EnclosedMap, windows: list[tuple[arb, arb]], z: Point
 ) -> tuple[list[Point], list[Point], arb, Point]:
     """The orbit once around from a point of the section, by the reference's route. `NotEnclosed` where it is not followed.
 
@@ -174,7 +174,9 @@ def exact_orbit(
 
 
 @with_fifty_digits
-def refined(map: ReturnMap, windows: list[tuple[arb, arb]], inverse: arb_mat, slope: arb_mat, box: arb_mat) -> arb_mat:
+def refined(
+    map: EnclosedMap, windows: list[tuple[arb, arb]], inverse: arb_mat, slope: arb_mat, box: arb_mat
+) -> arb_mat:
     """The fixed point in the coordinates `map.axes`. `NotEnclosed` where an orbit is not followed.
 
     **Arguments:** `windows`: as for `exact_orbit`. `inverse`: $C$. `slope`: $DP(Y)$. `box`: a part of $Y$ that holds the fixed
@@ -199,6 +201,6 @@ def refined(map: ReturnMap, windows: list[tuple[arb, arb]], inverse: arb_mat, sl
 
 
 @with_fifty_digits
-def section_point(map: ReturnMap, y: arb_mat) -> Point:
+def section_point(map: EnclosedMap, y: arb_mat) -> Point:
     """The coordinates of the section from those of `map.axes`."""
     return (balls(map.z) + balls(map.axes.inverse, map.axes.inverse_radius) * y).entries()

@@ -21,7 +21,7 @@ Constants = tuple[np.ndarray, np.ndarray]
 # Whether something certainly holds, and whether it certainly fails, for all values of Taylor models.
 Decision = tuple[Bool[Array, "*shape"], Bool[Array, "*shape"]]
 # The operands of a level's atoms, by its rows, and the values of each kind.
-Evaluated = tuple[TaylorModel, list[TaylorModel]]
+LevelValues = tuple[TaylorModel, list[TaylorModel]]
 
 
 def combine(rows: Rows, memory: TaylorModel, constants: Constants) -> TaylorModel:
@@ -51,7 +51,7 @@ def joined(parts: Sequence[TaylorModel]) -> TaylorModel:
     return TaylorModel(coefficients, jnp.concatenate([each.radius for each in parts]), parts[0].basis)
 
 
-def run(levels: Levels, inputs: TaylorModel, constants: Constants) -> tuple[TaylorModel, list[Evaluated]]:
+def run(levels: Levels, inputs: TaylorModel, constants: Constants) -> tuple[TaylorModel, list[LevelValues]]:
     """What is in memory after all levels, and what each level did. **Arguments:** `inputs`: shape `(inputs,)`."""
     memory, done = joined([constant(jnp.ones(1), inputs.basis), inputs]), []
     for rows, kinds in levels.levels:

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
 from .eigenvalue_discs import enclose_eigenvalues
-from .enclosed_map import Image, ReturnMap
+from .enclosed_map import EnclosedMap, Image
 from .exact_flow import exact_orbit, refined, section_point
 from .exact_numbers import arb, balls, krawczyk_operator, NotEnclosed, with_fifty_digits
 from .flow_pipe import UNDECIDED
@@ -40,7 +40,7 @@ Vector = Float[np.ndarray, " m"]
 WINDOWS = (1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
 
 
-class Over(NamedTuple):
+class BoxImage(NamedTuple):
     """A box with its image, and the lengths of the steps and the windows of time by which it was enclosed."""
 
     center: Vector
@@ -67,7 +67,7 @@ class Over(NamedTuple):
 class Boxes:
     """Boxes in the normalised coordinates of a return map, and their images by one compiled program."""
 
-    def __init__(self, map: ReturnMap, degree: int):
+    def __init__(self, map: EnclosedMap, degree: int):
         self.map, self.basis = map, basis(len(map.z), degree)
         # The program runs some dozen times, so it is compiled with little optimization: three times faster. Roundings are as
         # before.
@@ -75,7 +75,7 @@ class Boxes:
         self.first = self.of_box(np.zeros(len(map.z)), np.zeros(len(map.z)))
         self.inverse = approximate_inverse(np.asarray(self.first.image.jacobian.center) - np.eye(len(map.z)))
 
-    def of_box(self, center: Vector, radius: Vector, window: float | None = None) -> Over:
+    def of_box(self, center: Vector, radius: Vector, window: float | None = None) -> BoxImage:
         """The image of a box, with windows as `timing_near` proposes, or all of one length."""
         coefficients = np.zeros((self.basis.size, len(center)))
         coefficients[0] = center
@@ -83,10 +83,10 @@ class Boxes:
             coefficients[self.basis.linear(j), j] = half
         piece = TaylorModel(jnp.asarray(coefficients), jnp.zeros(len(center)), self.basis)
         h, windows = self.map.timing_near(piece, window)
-        return Over(center, radius, self.image(piece, h, windows), np.asarray(h), np.asarray(windows))
+        return BoxImage(center, radius, self.image(piece, h, windows), np.asarray(h), np.asarray(windows))
 
     @with_fifty_digits
-    def proved(self, size: float) -> tuple[tuple[Over, tuple[Vector, Vector]], tuple[str, ...]]:
+    def proved(self, size: float) -> tuple[tuple[BoxImage, tuple[Vector, Vector]], tuple[str, ...]]:
         """The box that is proved to hold exactly one fixed point, and the part of it that holds it, as center and radius; or why
         it is not proved that there is one.
 
@@ -121,7 +121,7 @@ class Boxes:
         )
         return whole, (reason,)
 
-    def shortest(self, center: Vector, radius: Vector) -> Over:
+    def shortest(self, center: Vector, radius: Vector) -> BoxImage:
         """The image of a box by the shortest windows in which its events are proved."""
         for window in WINDOWS:
             over = self.of_box(center, radius, window)
@@ -130,7 +130,7 @@ class Boxes:
         return self.of_box(center, radius)
 
     @with_fifty_digits
-    def numbers(self, found: tuple[Over, tuple[Vector, Vector]]) -> dict:
+    def numbers(self, found: tuple[BoxImage, tuple[Vector, Vector]]) -> dict:
         """The bounds of the orbit's numbers, from the box of the proof and the part of it that holds the fixed point."""
         (over, part), map = found, self.map
         windows = over.crossings(map.steps, part)
@@ -153,7 +153,7 @@ class Boxes:
         jacobian = image.jacobian
         return bounds | {"multipliers": enclose_eigenvalues(jacobian.center, jacobian.spread) if image.smooth else None}
 
-    def _bounds_of_floats(self, over: Over) -> dict:
+    def _bounds_of_floats(self, over: BoxImage) -> dict:
         """The bounds by the compiled program alone."""
         map = self.map
         tubes = [jax.tree.map(np.asarray, tube) for tube in over.image.tubes]
@@ -247,7 +247,7 @@ def krawczyk(
         if number < 1:
             raise ValueError(f"krawczyk: {name}={number} must be at least 1.")
     begun = time.perf_counter()
-    boxes = Boxes(ReturnMap(orbit, steps=steps, orders=orders), degree)
+    boxes = Boxes(EnclosedMap(orbit, steps=steps, orders=orders), degree)
     reasons: tuple[str, ...] = ()
     for size in RADII if radius == "auto" else (float(radius),):
         found, reasons = boxes.proved(size)
@@ -263,7 +263,7 @@ def krawczyk(
     )  # fmt: skip
 
 
-def _no_numbers(map: ReturnMap) -> dict:
+def _no_numbers(map: EnclosedMap) -> dict:
     """NaN for what is not proved."""
     nothing = Enclosed(np.full(len(map.z), np.nan), np.full(len(map.z), np.nan))
     return {"coordinates": nothing, "starts": (), "ends": (), "period": Enclosed(np.array(np.nan), np.array(np.nan)),

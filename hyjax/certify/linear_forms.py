@@ -15,7 +15,7 @@ from typing import Any
 ONE = 0
 
 
-class Form:
+class LinearForm:
     """A linear combination of atoms.
 
     **Attributes:** `varies`: whether it depends on the state. `terms`: pairs `(atom, coefficient)` by rising atoms; the
@@ -34,7 +34,7 @@ class Form:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Form) and self.varies == other.varies and self.terms == other.terms
+        return isinstance(other, LinearForm) and self.varies == other.varies and self.terms == other.terms
 
     @property
     def zero(self) -> bool:
@@ -50,12 +50,12 @@ class Form:
         return self.terms[0][1] if len(self.terms) == 1 and self.terms[0][0] == ONE else None
 
     @property
-    def constant(self) -> "Form | None":
+    def constant(self) -> "LinearForm | None":
         """The fixed form that it is, or None."""
         if not self.varies:
             return self
         if not self.terms:
-            return Form(False, ())
+            return LinearForm(False, ())
         return self.terms[0][1] if len(self.terms) == 1 and self.terms[0][0] == ONE else None
 
 
@@ -86,10 +86,10 @@ COMPARED = {
 }  # fmt: skip
 
 
-def number(value: float | int | Fraction) -> Form:
+def number(value: float | int | Fraction) -> LinearForm:
     """A number, exactly."""
     value = Fraction(value)
-    return Form(False, ((ONE, value),) if value else ())
+    return LinearForm(False, ((ONE, value),) if value else ())
 
 
 UNIT = number(1)
@@ -108,16 +108,16 @@ class Atoms:
         self.place, self.places = "", [""]
         self._at: dict = {}
 
-    def make(self, name: str, *operands: Any) -> Form:
+    def make(self, name: str, *operands: Any) -> LinearForm:
         """The form of one atom, which is new only if there is no equal one. It varies if an operand does."""
-        varies = any(each.varies for each in operands if isinstance(each, Form | Condition))
+        varies = any(each.varies for each in operands if isinstance(each, LinearForm | Condition))
         return self._atom(varies, name, tuple(self.lifted(each) if varies else each for each in operands))
 
-    def input(self, varies: bool, index: int) -> Form:
+    def input(self, varies: bool, index: int) -> LinearForm:
         """The input `index`, of the state or of the parameters."""
         return self._atom(varies, "input", (index,))
 
-    def _atom(self, varies: bool, name: str, operands: tuple) -> Form:
+    def _atom(self, varies: bool, name: str, operands: tuple) -> LinearForm:
         known = self.varying if varies else self.fixed
         key = (varies, name, operands)
         if key not in self._at:
@@ -125,7 +125,7 @@ class Atoms:
             known.append((name, operands))
             if varies:
                 self.places.append(self.place)
-        return Form(varies, ((self._at[key], UNIT if varies else Fraction(1)),))
+        return LinearForm(varies, ((self._at[key], UNIT if varies else Fraction(1)),))
 
     def lifted(self, a: Any) -> Any:
         """A fixed form, or a condition on such, as one that varies.
@@ -137,11 +137,11 @@ class Atoms:
             if a.varies:
                 return Condition(a.name, tuple(self.lifted(each) for each in a.operands))
             return Condition("gt", (self.lifted(self._atom(False, "select", (number(-1), UNIT, a))),))
-        if not isinstance(a, Form) or a.varies:
+        if not isinstance(a, LinearForm) or a.varies:
             return a
-        return Form(True, ((ONE, a),) if a.terms else ())
+        return LinearForm(True, ((ONE, a),) if a.terms else ())
 
-    def add(self, a: Form, b: Form) -> Form:
+    def add(self, a: LinearForm, b: LinearForm) -> LinearForm:
         if a.zero or b.zero:
             return b if a.zero else a
         varies = a.varies or b.varies
@@ -152,21 +152,21 @@ class Atoms:
                 total[atom] = coefficient
             else:
                 total[atom] = self.add(total[atom], coefficient) if varies else total[atom] + coefficient
-        return Form(varies, ((atom, each) for atom, each in total.items() if not _vanishes(each)))
+        return LinearForm(varies, ((atom, each) for atom, each in total.items() if not _vanishes(each)))
 
-    def negative(self, a: Form) -> Form:
+    def negative(self, a: LinearForm) -> LinearForm:
         return self._scaled(a, Fraction(-1))
 
-    def subtract(self, a: Form, b: Form) -> Form:
+    def subtract(self, a: LinearForm, b: LinearForm) -> LinearForm:
         return self.add(a, self.negative(b))
 
-    def _scaled(self, a: Form, factor: Fraction) -> Form:
+    def _scaled(self, a: LinearForm, factor: Fraction) -> LinearForm:
         if factor == 0:
-            return Form(a.varies, ())
+            return LinearForm(a.varies, ())
         change = (lambda each: self._scaled(each, factor)) if a.varies else lambda each: each * factor
-        return Form(a.varies, ((atom, change(each)) for atom, each in a.terms))
+        return LinearForm(a.varies, ((atom, change(each)) for atom, each in a.terms))
 
-    def multiply(self, a: Form, b: Form) -> Form:
+    def multiply(self, a: LinearForm, b: LinearForm) -> LinearForm:
         for factor, other in ((a, b), (b, a)):
             literal = getattr(factor.constant, "literal", None)
             if literal is not None:
@@ -174,12 +174,12 @@ class Atoms:
         for factor, other in ((a, b), (b, a)):
             fixed = factor.constant
             if fixed is not None and other.varies:
-                return Form(True, ((atom, self.multiply(each, fixed)) for atom, each in other.terms))
+                return LinearForm(True, ((atom, self.multiply(each, fixed)) for atom, each in other.terms))
         first, second = sorted((a, b), key=lambda form: [atom for atom, _ in form.terms])
         (c, x), (d, y) = self._factored(first), self._factored(second)
         return self.multiply(self.make("mul", x, y), self.multiply(c, d))
 
-    def divide(self, a: Form, b: Form) -> Form:
+    def divide(self, a: LinearForm, b: LinearForm) -> LinearForm:
         divisor = b.constant
         if b.zero or a.zero:
             return self.make("div", a, b) if b.zero else a
@@ -192,16 +192,16 @@ class Atoms:
             return self.multiply(self.make("div", x, y), c)
         return self.multiply(self.divide(x, y), self.divide(c, d))
 
-    def _factored(self, a: Form) -> tuple[Form, Form]:
+    def _factored(self, a: LinearForm) -> tuple[LinearForm, LinearForm]:
         """A fixed factor and the rest: of a form of one term, the coefficient and the atom."""
         if len(a.terms) != 1:
             return UNIT, a
         atom, coefficient = a.terms[0]
         if a.varies:
-            return coefficient, Form(True, ((atom, UNIT),))
-        return number(coefficient), Form(False, ((atom, Fraction(1)),))
+            return coefficient, LinearForm(True, ((atom, UNIT),))
+        return number(coefficient), LinearForm(False, ((atom, Fraction(1)),))
 
-    def parallel(self, a: Form, b: Form) -> bool:
+    def parallel(self, a: LinearForm, b: LinearForm) -> bool:
         """Whether a form is a multiple of another one, whatever the parameters are: zero where the other, which is not zero
         everywhere, is zero."""
         if a.zero:
@@ -212,7 +212,7 @@ class Atoms:
         pairs = [(c, d) for (_, c), (_, d) in zip(a.terms, b.terms, strict=True)]
         return all(self.multiply(c, f) == self.multiply(d, e) for c, d in pairs for e, f in pairs)
 
-    def function(self, name: str, a: Form) -> Form:
+    def function(self, name: str, a: LinearForm) -> LinearForm:
         """An elementary function of one argument."""
         if a.zero and name in ("sin", "sqrt", "atan", "abs"):
             return a
@@ -223,7 +223,7 @@ class Atoms:
             return self.make(name, a, self.add(UNIT, self.multiply(a, a)))
         return self.make(name, a)
 
-    def compare(self, name: str, a: Form, b: Form) -> Condition | bool:
+    def compare(self, name: str, a: LinearForm, b: LinearForm) -> Condition | bool:
         apart = self.subtract(a, b)
         apart = apart.constant or apart
         return COMPARED[name](apart.literal) if apart.literal is not None else Condition(name, (apart,))
@@ -232,13 +232,13 @@ class Atoms:
         """One of two forms, or of two conditions."""
         if isinstance(which, bool):
             return if_true if which else if_false
-        if not isinstance(if_true, Form):
+        if not isinstance(if_true, LinearForm):
             return logic("or", logic("and", which, if_true), logic("and", logic("not", which), if_false))
         return if_true if if_true == if_false else self.make("select", if_false, if_true, which)
 
 
-def _vanishes(coefficient: Fraction | Form) -> bool:
-    return coefficient.zero if isinstance(coefficient, Form) else coefficient == 0
+def _vanishes(coefficient: Fraction | LinearForm) -> bool:
+    return coefficient.zero if isinstance(coefficient, LinearForm) else coefficient == 0
 
 
 def logic(name: str, *operands: Condition | bool) -> Condition | bool:

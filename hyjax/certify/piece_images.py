@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._numerics.eager import long_run
-from .enclosed_map import Image, ReturnMap
+from .enclosed_map import EnclosedMap, Image
 from .flow_pipe import Tube, UNDECIDED
 from .polygon import inside, pieces, Polygon, quartered, reach
 from .taylor_model import basis, TaylorModel
@@ -21,7 +21,7 @@ BATCH = 16
 CUTS, MOST, AIM = 4, 1024, 0.9995
 
 
-class Reached(NamedTuple):
+class PolygonImage(NamedTuple):
     """What is known of the images of the pieces of a polygon.
 
     **Attributes:** `far`: how far each reaches along the directions, then along the edges of the polygon. `conditions`: what must
@@ -87,7 +87,7 @@ class PieceImages:
     **Arguments:** `rings`, `sectors`: of the cover of a polygon. `degree`: of the polynomials of the initial state.
     """
 
-    def __init__(self, of: ReturnMap, rings: int, sectors: int, degree: int):
+    def __init__(self, of: EnclosedMap, rings: int, sectors: int, degree: int):
         self.of, self.rings, self.sectors, self.basis = of, rings, sectors, basis(2, degree)
 
         def one(piece, rows, spread, strength):
@@ -102,12 +102,12 @@ class PieceImages:
 
         self._run = long_run(jax.vmap(one, in_axes=(0, None, None, None)))
 
-    def boundary(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"], strength: float = 1.0) -> Reached:
+    def boundary(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"], strength: float = 1.0) -> PolygonImage:
         """The images of points at the boundary, which reach farthest; no proof for the polygon."""
         points = polygon.divided(2 * len(polygon.vertices))
         return self.mapped(polygon, np.repeat(points[:, None], 4, axis=1), directions, strength)
 
-    def all(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"]) -> Reached:
+    def all(self, polygon: Polygon, directions: Float[np.ndarray, "k 2"]) -> PolygonImage:
         """The images of pieces that cover the polygon; those that are not proved, or reach far, are cut into four."""
         quads, parts = polygon.cover(self.rings, self.sectors), []
         for _ in range(CUTS):
@@ -123,7 +123,7 @@ class PieceImages:
 
     def mapped(
         self, polygon: Polygon, quads: Float[np.ndarray, "quads 4 2"], directions, strength: float = 1.0
-    ) -> Reached:
+    ) -> PolygonImage:
         """The images of quadrilaterals, each proved or not; they need not cover the polygon, nor lie in it. With another
         `strength` than 1, a part of the disturbance, they prove nothing."""
         covered, edges, count = pieces(quads, self.basis), polygon.edges, len(quads)
@@ -142,9 +142,9 @@ class PieceImages:
         return joined._replace(**dict(zip(joined._fields, jax.tree.map(lambda a: a[:count], joined[:5]), strict=False)))
 
 
-def _joined(parts: list, polygon: Polygon, directions: int) -> Reached:
+def _joined(parts: list, polygon: Polygon, directions: int) -> PolygonImage:
     far, conditions, norms, tubes, quads = jax.tree.map(lambda *each: np.concatenate(each), *parts)
-    return Reached(far, conditions, norms, tubes, quads, polygon, directions)
+    return PolygonImage(far, conditions, norms, tubes, quads, polygon, directions)
 
 
 def _norm(a: Float[Array, "2 2"]) -> Float[Array, ""]:

@@ -9,7 +9,7 @@ from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
 from .certificate import Certificate
-from .enclosed_map import ReturnMap
+from .enclosed_map import EnclosedMap
 from .piece_images import PieceImages
 from .polygon import Polygon
 
@@ -68,7 +68,7 @@ class ProvedBasin(Shown):
         return (Table(f"Proved basin: every orbit from {len(self.cells)} cells {claim}{disturbed}", rows),)
 
 
-class _Grid:
+class _CellGrid:
     """Cells of a square of the section's plane: which finest cells are proved, and after how many strides."""
 
     def __init__(self, extent: float, cells: int, levels: int, polygon: Polygon):
@@ -160,8 +160,8 @@ def proved_basin(
     # The set is where it is in the certificate's coordinates: eigenvectors by other steps, of which they depend on rounding or
     # worse, would be those of another set.
     coordinates = certificate.center, certificate.rows
-    of = ReturnMap(certificate.orbit, certificate.disturbance, certificate.section, steps, orders, True, coordinates)
-    images, grid = PieceImages(of, 1, 3, degree), _Grid(extent, cells, levels, polygon)
+    of = EnclosedMap(certificate.orbit, certificate.disturbance, certificate.section, steps, orders, True, coordinates)
+    images, grid = PieceImages(of, 1, 3, degree), _CellGrid(extent, cells, levels, polygon)
     begun, evaluated, proved = time.perf_counter(), 0, []
     for level in range(levels + 1):
         size = 2 ** (levels - level)
@@ -198,7 +198,7 @@ def proved_basin(
     )
 
 
-def _settled(grid: _Grid, waiting: list) -> tuple[list, list]:
+def _settled(grid: _CellGrid, waiting: list) -> tuple[list, list]:
     """Marks cells whose images lie in the set or in proved cells, until there are no more."""
     proved, fresh = [], True
     while fresh:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .linear_forms import COMPARED, Condition, Form, ONE
+from .linear_forms import COMPARED, Condition, LinearForm, ONE
 
 # Linear combinations of numbers in memory, $\sum_t c_{kt} m_{i_{kt}}$, one for each row $k$: the places $i$, and those of $c$
 # among the constants, shape `(rows, terms)`; and the weights of the rounding, shape `(rows,)`: relative to the result where at
@@ -49,7 +49,7 @@ def truth(condition: Any, compare: Callable[[str, int], tuple]) -> tuple:
 
 
 # The rows of the operands of all atoms of a level, and these atoms by kinds.
-Level = tuple[Rows, tuple[Kind, ...]]
+ScheduleLevel = tuple[Rows, tuple[Kind, ...]]
 
 
 class Levels:
@@ -64,7 +64,7 @@ class Levels:
         self._atoms, self._slots, self._places = atoms, {}, places
         self.varies = varies
         # The constants with their numbers; the first is zero, by which a row is filled.
-        self._constants: dict = {Form(False, ()) if varies else Fraction(0): 0}
+        self._constants: dict = {LinearForm(False, ()) if varies else Fraction(0): 0}
         depth = self._depths(results)
         self._alive, self._results = tuple(depth), results
         self._slots[ONE] = 0
@@ -78,7 +78,7 @@ class Levels:
         )
         forms = list(_forms_of(results))
         self.results = self._rows(forms)
-        self.conditions = tuple(self._numbered(each, forms) for each in results if not isinstance(each, Form))
+        self.conditions = tuple(self._numbered(each, forms) for each in results if not isinstance(each, LinearForm))
         self.coefficients = list(self._constants)
 
     def _depths(self, results: list) -> dict[int, int]:
@@ -95,7 +95,7 @@ class Levels:
                 pending += missing
         return depth
 
-    def uses(self, index: int) -> list[tuple[str, Form]]:
+    def uses(self, index: int) -> list[tuple[str, LinearForm]]:
         """Where an input is used: the names of the atoms, or "result", with its coefficients there."""
         owners = [("result", self._results), *(self._atoms[atom] for atom in self._alive)]
         return [
@@ -106,14 +106,14 @@ class Levels:
             if self._atoms[atom] == ("input", (index,))
         ]
 
-    def expression(self, form: Form) -> tuple[Fraction, tuple]:
+    def expression(self, form: LinearForm) -> tuple[Fraction, tuple]:
         """A fixed form as a rational factor and the rest, by what its atoms are: equal for equal forms of all graphs."""
         factor = form.terms[0][1]
-        written = lambda each: self.expression(each) if isinstance(each, Form) else each
+        written = lambda each: self.expression(each) if isinstance(each, LinearForm) else each
         atoms = [(self._atoms[atom], coefficient / factor) for atom, coefficient in form.terms]
         return factor, tuple((name, tuple(map(written, operands)), c) for (name, operands), c in atoms)
 
-    def _level(self, atoms: list[int]) -> Level:
+    def _level(self, atoms: list[int]) -> ScheduleLevel:
         """The level of some atoms, whose places in memory are given on the way."""
         by_name: dict[str, list[int]] = {}
         for atom in sorted(atoms):
@@ -132,7 +132,7 @@ class Levels:
                 self._next += 2 * len(arguments)
                 continue
             each = [self._atoms[atom][1] for atom in members]
-            arity = sum(isinstance(operand, Form) for operand in each[0])
+            arity = sum(isinstance(operand, LinearForm) for operand in each[0])
             for i in range(arity):
                 forms += [operands[i] for operands in each]
             conditions = [operands[-1] for operands in each] if name in ("select", "chosen") else []
@@ -147,16 +147,17 @@ class Levels:
         self._slots.update(placed)
         return rows, tuple(kinds)
 
-    def _numbered(self, condition: Any, forms: list[Form]) -> Any:
+    def _numbered(self, condition: Any, forms: list[LinearForm]) -> Any:
         """A condition with the numbers of rows in place of forms."""
         if not isinstance(condition, Condition):
             return condition
         parts = tuple(
-            forms.index(part) if isinstance(part, Form) else self._numbered(part, forms) for part in condition.operands
+            forms.index(part) if isinstance(part, LinearForm) else self._numbered(part, forms)
+            for part in condition.operands
         )
         return Condition(condition.name, parts)
 
-    def _rows(self, forms: list[Form]) -> Rows:
+    def _rows(self, forms: list[LinearForm]) -> Rows:
         width = max((len(form.terms) for form in forms), default=0) or 1
         index, coefficient = (np.zeros((len(forms), width), int) for _ in range(2))
         one_sum, many = np.zeros(len(forms)), np.zeros(len(forms))
@@ -172,19 +173,19 @@ class Levels:
         return index, coefficient, one_sum, many
 
 
-def _rounds(factor: Fraction | Form) -> bool:
+def _rounds(factor: Fraction | LinearForm) -> bool:
     """Whether a product with a factor rounds: not with a power of two, but for numbers that are flushed."""
-    literal = factor.literal if isinstance(factor, Form) else factor
+    literal = factor.literal if isinstance(factor, LinearForm) else factor
     if literal is None:
         return True
     whole = abs(literal.numerator) * literal.denominator
     return bool(whole & (whole - 1))
 
 
-def _forms_of(operands: Iterable) -> Iterable[Form]:
+def _forms_of(operands: Iterable) -> Iterable[LinearForm]:
     """The forms among operands, and those that are compared in conditions."""
     for each in operands:
-        if isinstance(each, Form):
+        if isinstance(each, LinearForm):
             yield each
         elif isinstance(each, Condition):
             yield from _forms_of(each.operands)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from .._system.types import Params, Scalar, State
 from .exact_graph import exact_function
 from .interpret import evaluate
-from .linear_forms import Form
+from .linear_forms import LinearForm
 from .mode_field import ModeField
 from .symbolic import Sketch
 from .taylor_model import ball, TaylorModel
@@ -121,7 +121,7 @@ def zero_after(
     return np.any(zero, axis=0)
 
 
-def _not_zero(sketch: Sketch, slope: Form, leaves: list) -> bool:
+def _not_zero(sketch: Sketch, slope: LinearForm, leaves: list) -> bool:
     """Whether a form depends on the parameters alone and is not zero."""
     if slope.constant is None or slope.zero:
         return False

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
-from .linear_forms import Atoms, COMPARED, Condition, Form, logic, number, ONE, UNIT
+from .linear_forms import Atoms, COMPARED, Condition, LinearForm, logic, number, ONE, UNIT
 from .lowering import core_jaxpr, place_of, SMOOTHNESS
 from .schedule import Levels
 
@@ -32,14 +32,14 @@ from .schedule import Levels
 # Differentiable Equations*, for the implicit functions of such equations.
 
 ZERO = number(0)
-Derivative = Callable[[Form], Form]
+Derivative = Callable[[LinearForm], LinearForm]
 
 
-def along(atoms: Atoms, forms: Sequence[Form], direction: Sequence[Form]) -> list[Form]:
+def along(atoms: Atoms, forms: Sequence[LinearForm], direction: Sequence[LinearForm]) -> list[LinearForm]:
     """The derivatives of forms along a direction of the state: one form for each input, the state's entries."""
     derivatives = {ONE: ZERO}
 
-    def of(form: Form) -> Form:
+    def of(form: LinearForm) -> LinearForm:
         total = ZERO
         for atom, coefficient in form.terms if form.varies else ():
             total = atoms.add(total, atoms.multiply(derivatives[atom], coefficient))
@@ -53,45 +53,45 @@ def along(atoms: Atoms, forms: Sequence[Form], direction: Sequence[Form]) -> lis
         if name == "input":
             derivatives[atom] = direction[operands[0]]
         elif name != "one":
-            derivatives[atom] = RULES[name](atoms, of, Form(True, ((atom, UNIT),)), *operands)
+            derivatives[atom] = RULES[name](atoms, of, LinearForm(True, ((atom, UNIT),)), *operands)
     atoms.place = place
     return [of(form) for form in forms]
 
 
-def _needed(atoms: Atoms, forms: Sequence[Form]) -> set[int]:
+def _needed(atoms: Atoms, forms: Sequence[LinearForm]) -> set[int]:
     """The varying atoms that forms rest on, but for those that are only compared."""
     found, pending = set(), list(forms)
     while pending:
         form = pending.pop()
         new = [atom for atom, _ in form.terms if atom not in found] if form.varies else []
         found.update(new)
-        pending += [each for atom in new for each in atoms.varying[atom][1] if isinstance(each, Form)]
+        pending += [each for atom in new for each in atoms.varying[atom][1] if isinstance(each, LinearForm)]
     return found
 
 
-def _product(atoms: Atoms, of: Derivative, value: Form, a: Form, b: Form) -> Form:
+def _product(atoms: Atoms, of: Derivative, value: LinearForm, a: LinearForm, b: LinearForm) -> LinearForm:
     return atoms.add(atoms.multiply(of(a), b), atoms.multiply(a, of(b)))
 
 
-def _quotient(atoms: Atoms, of: Derivative, value: Form, a: Form, b: Form) -> Form:
+def _quotient(atoms: Atoms, of: Derivative, value: LinearForm, a: LinearForm, b: LinearForm) -> LinearForm:
     return atoms.multiply(atoms.subtract(of(a), atoms.multiply(value, of(b))), atoms.divide(UNIT, b))
 
 
-def _larger(atoms: Atoms, of: Derivative, value: Form, a: Form, b: Form) -> Form:
+def _larger(atoms: Atoms, of: Derivative, value: LinearForm, a: LinearForm, b: LinearForm) -> LinearForm:
     return atoms.select(atoms.compare("gt", a, b), of(b), of(a))
 
 
-def _sign(atoms: Atoms, of: Derivative, value: Form, a: Form) -> Form:
+def _sign(atoms: Atoms, of: Derivative, value: LinearForm, a: LinearForm) -> LinearForm:
     return atoms.make("chosen", ZERO, ZERO, atoms.compare("ne", a, ZERO))
 
 
-def _floor(atoms: Atoms, of: Derivative, value: Form, a: Form) -> Form:
+def _floor(atoms: Atoms, of: Derivative, value: LinearForm, a: LinearForm) -> LinearForm:
     part = atoms.subtract(a, value)
     between = logic("and", atoms.compare("gt", part, ZERO), atoms.compare("lt", part, UNIT))
     return atoms.make("chosen", ZERO, ZERO, between)
 
 
-RULES: dict[str, Callable[..., Form]] = {
+RULES: dict[str, Callable[..., LinearForm]] = {
     "mul": _product,
     "div": _quotient,
     "sin": lambda atoms, of, value, a: atoms.multiply(of(a), atoms.function("cos", a)),
@@ -303,9 +303,9 @@ def _either(a: Condition | bool, b: Condition | bool) -> Condition | bool:
     return logic("or", logic("and", a, logic("not", b)), logic("and", logic("not", a), b))
 
 
-def _compared(atoms: Atoms, name: str, a: Form | float, b: Form | float) -> Condition | bool:
+def _compared(atoms: Atoms, name: str, a: LinearForm | float, b: LinearForm | float) -> Condition | bool:
     """A comparison of real numbers, of which floats are those that are not finite."""
-    if isinstance(a, Form) and isinstance(b, Form):
+    if isinstance(a, LinearForm) and isinstance(b, LinearForm):
         return atoms.compare(name, a, b)
     x, y = (each if isinstance(each, float) else 0.0 for each in (a, b))
     return COMPARED[name](0.0 if x == y else x - y)
@@ -315,7 +315,7 @@ def _selected(atoms: Atoms, which: Any, cases: Sequence) -> Any:
     """One of some cases, by a condition or by an integer."""
     if not isinstance(which, bool) and any(isinstance(each, float) for each in cases):
         refuse("select_n of a number that is not finite", atoms.place)
-    if not isinstance(which, Form):
+    if not isinstance(which, LinearForm):
         return atoms.select(which, *cases)
     chosen = cases[0]
     for k, case in enumerate(cases[1:], 1):
@@ -323,7 +323,7 @@ def _selected(atoms: Atoms, which: Any, cases: Sequence) -> Any:
     return chosen
 
 
-def _compared_integers(atoms: Atoms, name: str, a: Form, b: Form) -> Condition | bool:
+def _compared_integers(atoms: Atoms, name: str, a: LinearForm, b: LinearForm) -> Condition | bool:
     """A comparison of forms that are integers: with a half between them, so that it is decided where they are enclosed."""
     half = number(Fraction(1, 2))
     above = lambda a, b: atoms.compare("gt", a, atoms.add(b, half))
@@ -382,8 +382,8 @@ def _converted(atoms: Atoms, entries: Entries, old: np.dtype, new: np.dtype) -> 
     if new.kind not in "iuf" or (new.kind == "f" and new != np.float64):
         refuse(f"convert_element_type to {new}", atoms.place)
 
-    def converted(each: Any) -> Form:
-        if not isinstance(each, Form):
+    def converted(each: Any) -> LinearForm:
+        if not isinstance(each, LinearForm):
             return atoms.select(each, number(0), number(1))
         if old.kind == "f" and new.kind in "iu":
             toward_zero = atoms.function("floor", atoms.make("abs", each))

@@ -17,9 +17,9 @@ from jaxtyping import Array
 
 from . import functions
 from .exact_graph import balls_of
-from .interpret import certain, combine, decisions, Evaluated, joined, JUMPS, KINKS, known_where, run
+from .interpret import certain, combine, decisions, joined, JUMPS, KINKS, known_where, LevelValues, run
 from .rounding import EPS, TINY, up
-from .schedule import Kind, Level, operand
+from .schedule import Kind, operand, ScheduleLevel
 from .symbolic import Graph
 from .taylor_model import (
     Basis,
@@ -73,7 +73,7 @@ def _nothing(a: TaylorModel) -> TaylorModel:
     return constant(jnp.zeros(a.shape), a.basis)
 
 
-def _started(kinds: tuple[Kind, ...], at: Evaluated, orders: int) -> Recurrence:
+def _started(kinds: tuple[Kind, ...], at: LevelValues, orders: int) -> Recurrence:
     """The series of a level with their order zero."""
     (operands, values), left, right, first = at, [], [], {}
     for kind, value in zip(kinds, values, strict=True):
@@ -184,7 +184,7 @@ def _value(kind: Kind, operands: TaylorModel, sums: TaylorModel, first: dict, nu
 
 
 def _advanced(
-    level: Level, at: Recurrence, memory: TaylorModel, constants, n, number
+    level: ScheduleLevel, at: Recurrence, memory: TaylorModel, constants, n, number
 ) -> tuple[TaylorModel, Recurrence]:
     """The coefficients of order `n` in memory, with those of a level's atoms; and what the level remembers."""
     rows, kinds = level

@@ -8,14 +8,14 @@ from jaxtyping import Array, Bool, Float
 
 from .._system.types import Flag
 
-Problem = Float[Array, "n n"]
+LemkeMatrix = Float[Array, "n n"]
 Vector = Float[Array, " n"]
 # A problem has a solution after at most about two pivots for each unknown; a cycle is ended here.
 _PIVOTS = 10
 
 
 @eqx.filter_jit
-def lemke(matrix: Problem, offset: Vector) -> tuple[Vector, Bool[Array, " n"], Flag]:
+def lemke(matrix: LemkeMatrix, offset: Vector) -> tuple[Vector, Bool[Array, " n"], Flag]:
     r"""A solution of $0 \le z \perp Mz + q \ge 0$. Not differentiable: what solves the equations of its basis is.
 
     With an artificial unknown $z_0$, $w = Mz + q + z_0$; a pivot exchanges a basic unknown for the complement of the one that was

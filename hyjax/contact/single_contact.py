@@ -18,7 +18,7 @@ from .mechanism import check_mechanism, Mechanism, names_of
 from .named_sets import contact_set_system
 from .projection import halves, project, Projection
 
-Side = PerMode | Int[Array, ""]
+SlipSide = PerMode | Int[Array, ""]
 # The mode after an impact. Without two directions of slip, a closed contact is `_HELD`.
 _APART, _FORWARD, _BACKWARD, _HELD = range(4)
 # The sign of the slip.
@@ -208,14 +208,14 @@ class _Body(eqx.Module):
     def normal_force(self, t: Time, x: State, params: Params) -> Scalar:
         return stick(self.projected(t, x, params))[0]
 
-    def slide(self, side: Side, t: Time, x: State, params: Params) -> State:
+    def slide(self, side: SlipSide, t: Time, x: State, params: Params) -> State:
         projected = self.projected(t, x, params)
         return projected.flow(slide(self.contact, projected, number(side, x.dtype), params))
 
-    def sliding_normal_force(self, side: Side, t: Time, x: State, params: Params) -> Scalar:
+    def sliding_normal_force(self, side: SlipSide, t: Time, x: State, params: Params) -> Scalar:
         return slide(self.contact, self.projected(t, x, params), number(side, x.dtype), params)[0]
 
-    def slip(self, side: Side, t: Time, x: State, params: Params) -> Scalar:
+    def slip(self, side: SlipSide, t: Time, x: State, params: Params) -> Scalar:
         return number(side, x.dtype) * slip(tangents(self.contact)[0], t, *halves(x), params)
 
     def can_hold(self, t: Time, x: State, params: Params) -> Flag:
@@ -224,7 +224,7 @@ class _Body(eqx.Module):
     def cannot_hold(self, t: Time, x: State, params: Params) -> Flag:
         return ~self.can_hold(t, x, params)
 
-    def cone(self, side: Side, t: Time, x: State, params: Params) -> Scalar:
+    def cone(self, side: SlipSide, t: Time, x: State, params: Params) -> Scalar:
         return cone(self.contact, stick(self.projected(t, x, params)), number(side, x.dtype), params)
 
     def pressed(self, t: Time, x: State, params: Params) -> Flag:
@@ -237,7 +237,7 @@ class _Body(eqx.Module):
         impulse, *_ = impact(self.contact, projected, params)
         return nan_unless(jnp.all(jnp.isfinite(impulse)), projected.kick(impulse), code_of_state(impulse))
 
-    def leads_to(self, outcome: Side, t: Time, x: State, params: Params) -> Flag:
+    def leads_to(self, outcome: SlipSide, t: Time, x: State, params: Params) -> Flag:
         return self.outcome(t, x, params) == number(outcome)
 
     def outcome(self, t: Time, x: State, params: Params) -> Int[Array, ""]:

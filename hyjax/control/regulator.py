@@ -18,7 +18,7 @@ from .._system.types import Matrix, State, Time
 from .._system.where import Where
 from .quadratic_cost import ByMode, ByTransition
 from .riccati_equation import passage, prepare, solve
-from .tracker import Place, reference_table, Tracker
+from .tracker import reference_table, ReferencePlace, Tracker
 from .tracking import Tracking, tracking
 
 Index = Int[Array, ""]
@@ -64,7 +64,7 @@ class Regulator(Shown):
         each, number, t, place = self._placed(t, mode, arc)
         return self.tracker.control(place, t, check_state(x, each.dimension, mode), each, number)[0]
 
-    def _placed(self, t, mode: str, arc) -> tuple[Mode, int, Time, Place]:
+    def _placed(self, t, mode: str, arc) -> tuple[Mode, int, Time, ReferencePlace]:
         system, t = self.tracker.reference.system, jnp.asarray(t, self.tracker.reference.start_times.dtype)
         each, number = system.mode(mode), system.number(mode)
         nearest, shift = self.tracker.nearest(t, number)

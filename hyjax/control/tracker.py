@@ -154,7 +154,7 @@ Index = Int[Array, ""]
 
 # The place of a solution in the reference: the arc with which it is compared; and its time less that of the reference: whole
 # periods, or with `transverse` the delay of the last event.
-Place = tuple[Index, Time]
+ReferencePlace = tuple[Index, Time]
 
 
 class Tracker(eqx.Module):
@@ -172,7 +172,7 @@ class Tracker(eqx.Module):
         return self.reference.params
 
     def control(
-        self, place: Place, t: Time, x: State, mode: Mode, number: int
+        self, place: ReferencePlace, t: Time, x: State, mode: Mode, number: int
     ) -> tuple[Float[Array, " m"], State, Matrix]:
         r"""The control $u$ of a solution in the mode of that number, at a place of the reference; the deviation $\delta x$,
         and its cost $Q$. $u = 0$ and $\delta x = 0$ where the arc is of another mode."""
@@ -191,14 +191,14 @@ class Tracker(eqx.Module):
         q = across(q, mode.vector_field(t, x, self.params)) if self.transverse else q
         return weights.inverse @ b.T @ p, x, q
 
-    def nearest(self, t: Time, number: int) -> Place:
+    def nearest(self, t: Time, number: int) -> ReferencePlace:
         """The arc of a mode that is nearest to a time, and the start of its period."""
         known, zero = self.reference, jnp.zeros_like(t)
         lap = zero if known.period is None else jnp.floor((t - known.start_times[0]) / known.period) * known.period
         away = jnp.maximum(jnp.maximum(known.start_times - (t - lap), (t - lap) - known.end_times), 0)
         return self._first(away, number, known.there), lap
 
-    def entered(self, place: Place, t: Time, number: int) -> Place:
+    def entered(self, place: ReferencePlace, t: Time, number: int) -> ReferencePlace:
         """The place after a jump into a mode: its arc whose start is nearest in time."""
         known, (_, shift) = self.reference, place
         away, there = t - shift - known.start_times, known.there

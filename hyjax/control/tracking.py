@@ -25,7 +25,7 @@ from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, Reset
 from .._system.types import State, Time
 from .._system.where import with_leaves
-from .tracker import Place, Tracker
+from .tracker import ReferencePlace, Tracker
 
 # The coordinates that follow the state.
 FOLLOWING = ("reference_arc", "reference_shift", "cost")
@@ -111,7 +111,7 @@ def _jump(
     return jnp.concatenate([x, jnp.stack([arc.astype(z.dtype), shift, cost])])
 
 
-def _place(z: State, n: int) -> Place:
+def _place(z: State, n: int) -> ReferencePlace:
     return jnp.round(jax.lax.stop_gradient(z[n])).astype(int), z[n + 1]
 
 

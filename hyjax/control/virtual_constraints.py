@@ -36,9 +36,9 @@ Outputs = Float[Array, " k"]
 Inputs = Float[Array, " k"]
 Nodes = Float[Array, " nodes"]
 # Of bodies: `(q, params)` to outputs, and to the phase; the curve `(theta, params)`; and a torque of one's own.
-Measured = Callable[[Positions, Params], Outputs]
+MeasuredOutputs = Callable[[Positions, Params], Outputs]
 Phase = Callable[[Positions, Params], Scalar]
-Curve = Callable[[Scalar, Params], Outputs]
+OutputCurve = Callable[[Scalar, Params], Outputs]
 Law = Callable[[Time, Positions, Velocities, Params], Inputs]
 # Of all outputs, or of each.
 Gain = float | Array | Callable[[Params], Array]
@@ -123,8 +123,8 @@ class VirtualConstraints(eqx.Module):
     mechanism: Mechanism
     inputs: Callable[[Positions, Params], Matrix]
     phase: Phase
-    desired: Curve
-    outputs: Measured
+    desired: OutputCurve
+    outputs: MeasuredOutputs
     stiffness: Gain
     damping: Gain
     feedforward: Law | None
@@ -275,8 +275,8 @@ def virtual_constraints(
     *,
     inputs: Float[Array, "m k"] | np.ndarray | Callable[[Positions, Params], Matrix],
     phase: Phase,
-    desired: Curve,
-    outputs: Measured | None = None,
+    desired: OutputCurve,
+    outputs: MeasuredOutputs | None = None,
     stiffness: Gain,
     damping: Gain,
     feedforward: Law | None = None,

@@ -252,10 +252,10 @@ NEAR = 0.05
 # `(points, curves)`; and for each point whether the way to the next is stable, shape `(points,)`.
 Line = tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points curves"], Bool[np.ndarray, " points"]]
 # A part of it that is stable, or unstable, throughout.
-Curve = tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points curves"], bool]
+DrawnCurve = tuple[Float[np.ndarray, " points"], Float[np.ndarray, "points curves"], bool]
 
 
-def curves_of(branches: "Sequence[Branch]", coordinate: "Height", against: "Height | None") -> list[list[Curve]]:
+def curves_of(branches: "Sequence[Branch]", coordinate: "Height", against: "Height | None") -> list[list[DrawnCurve]]:
     """The curves of each branch."""
     line = lambda branch: _begun(_line(branch, coordinate, against), branch, branches, coordinate, against)
     return [list(_cut(line(branch))) for branch in branches]
@@ -327,7 +327,7 @@ def _begun(
     return line
 
 
-def _cut(line: Line) -> Iterator[Curve]:
+def _cut(line: Line) -> Iterator[DrawnCurve]:
     """The parts of one stability, each with the point where the next begins."""
     values, heights, stable = line
     changes = np.flatnonzero(np.diff(stable.astype(int))) + 1

@@ -33,7 +33,7 @@ SAMPLES = 9
 MAP, GAIT = (540, 480), 340
 
 
-class Point(NamedTuple):
+class GaitPoint(NamedTuple):
     """A point of the map; `motion`: of the gaits that move."""
 
     branch: int
@@ -125,7 +125,7 @@ def gait_map(
         for i, orbit in enumerate(each):
             drawn = _motion(orbit, arcs[i], model) if i in moving else None
             x, y = (float(column[i]) for column in columns)
-            points.append(Point(number, x, y, bool(branch.stable[i]), orbit, feet[i], drawn))
+            points.append(GaitPoint(number, x, y, bool(branch.stable[i]), orbit, feet[i], drawn))
     names = [_printed(height, branches[0], model) for height in (across, up)]
     named = tuple(tuple(point.feet.name for point in points if point.branch == k) for k in range(len(branches)))
     system = branches[0].unfolding.problem.system
@@ -222,7 +222,7 @@ def _printed(height: "Height", branch: "Branch", model: Model) -> tuple[str, str
     return name.replace("_", " "), "" if unit == "1" else unit
 
 
-def _page(points: list[Point], names: Sequence[tuple[str, str]], title: str, seconds: float) -> str:
+def _page(points: list[GaitPoint], names: Sequence[tuple[str, str]], title: str, seconds: float) -> str:
     """The page: the map as an image, and the gaits as data that its script draws. **Arguments:** `seconds`: of a unit of time."""
     colours = dict(
         zip(dict.fromkeys(point.feet.name or "gait" for point in points), itertools.cycle(COLOURS), strict=False)

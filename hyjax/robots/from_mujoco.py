@@ -31,8 +31,8 @@ _FORCES = (
     ("body_gravcomp", "gravity compensation"),
 )
 # The place of a frame in another: position, and quaternion (w, x, y, z).
-Place = tuple[np.ndarray, np.ndarray]
-_HERE: Place = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+Pose = tuple[np.ndarray, np.ndarray]
+_HERE: Pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
 
 
 def from_mujoco(
@@ -227,7 +227,7 @@ def _contacts(
     name: Callable[[Any, int], str],
     asked: Sequence[str] | Mapping[str, str],
     link: list[int],
-    frames: list[Place],
+    frames: list[Pose],
     sites: list[np.ndarray],
 ) -> tuple[tuple[Touching, ...], tuple[Directions, ...], tuple[float, ...], dict[str, list]]:
     """The contacts of geoms with planes, the directions of the planes, by each joint's rate that of the rotation in the plane of
@@ -386,7 +386,7 @@ def _mass(model: Any, mujoco: Any) -> np.ndarray:
     return mass
 
 
-def _composed(first: Place, then: Place) -> Place:
+def _composed(first: Pose, then: Pose) -> Pose:
     """A place given in a frame, where that frame is itself given in another: $p + R\\,q$ and the product of the quaternions."""
     (p, a), (q, b) = first, then
     w, x, y, z = a

@@ -44,7 +44,7 @@ Quaternions = Float[Array, "count 4"]
 Numbers = Float[Array, " count"]
 # Numbers that are leaves of their own.
 Each = tuple[Scalar, ...]
-Links = Float[Array, "links 3"]
+LinkVectors = Float[Array, "links 3"]
 Bodies = Float[Array, "bodies 3"]
 Columns = Float[Array, "bodies links 3"]
 # A contact: name, numbers of its geom and link, in units of the geom's extents the place of the centre, or of the corner; the
@@ -54,7 +54,7 @@ Touching = tuple[str, int, int, tuple[int, int, int], int, bool]
 Directions = tuple[tuple[float, float, float], tuple[float, float, float]]
 # Axes and anchors of the joints in the world; centres of mass and inertias of the bodies; the velocities and the rotation rates
 # of the bodies by the rate of each joint; rotations and origins of the links.
-Moved = tuple[Links, Links, Bodies, Float[Array, "bodies 3 3"], Columns, Columns, Rotations, Links]
+Moved = tuple[LinkVectors, LinkVectors, Bodies, Float[Array, "bodies 3 3"], Columns, Columns, Rotations, LinkVectors]
 
 
 class RobotParams(eqx.Module):
@@ -85,10 +85,10 @@ class RobotParams(eqx.Module):
     """
 
     gravity: Each
-    position: Links
+    position: LinkVectors
     quaternion: Float[Array, "links 4"]
-    axis: Links
-    anchor: Links
+    axis: LinkVectors
+    anchor: LinkVectors
     reference: Each
     damping: Each
     stiffness: Each
@@ -384,7 +384,7 @@ class Robot(eqx.Module):
         rotation, origin = self._poses(q, params)
         return origin[links] + _times(rotation[links], points)
 
-    def _poses(self, q: Positions, params: RobotParams) -> tuple[Float[Array, "links 3 3"], Links]:
+    def _poses(self, q: Positions, params: RobotParams) -> tuple[Float[Array, "links 3 3"], LinkVectors]:
         """The rotation and the origin of each link in the world."""
         hinge = np.array(self.turns)
         axis, anchor = _unit(params.axis.astype(q.dtype)), params.anchor.astype(q.dtype)
@@ -416,13 +416,13 @@ class Robot(eqx.Module):
         moving = by * self._columns(axes, anchors, centers)
         return axes, anchors, centers, inertias, moving, turning, rotation, origin
 
-    def _turns(self, axes: Links, v: Velocities) -> tuple[Links, Links]:
+    def _turns(self, axes: LinkVectors, v: Velocities) -> tuple[LinkVectors, LinkVectors]:
         """The rotation rates by each joint, and the rates of the axes."""
         spin = jnp.where(np.array(self.turns)[:, None], axes, 0) * v[:, None]
         return spin, _cross(_along((self._moves[0] - np.eye(len(self.before))).astype(v.dtype), spin), axes)
 
     def _accelerations(
-        self, by: np.ndarray, moving: Columns, points: Vectors, axes: Links, anchors: Links, v: Velocities
+        self, by: np.ndarray, moving: Columns, points: Vectors, axes: LinkVectors, anchors: LinkVectors, v: Velocities
     ) -> Vectors:
         """The accelerations of points at constant rates of the joints. **Arguments:** `by`: which links move each point;
         `moving`: its velocities by the rate of each."""
@@ -434,7 +434,7 @@ class Robot(eqx.Module):
         column_rate = jnp.where(np.array(self.turns)[:, None], of_hinge, axis_rate)
         return jnp.sum((by * v)[:, :, None] * column_rate, axis=1)
 
-    def _columns(self, axes: Links, anchors: Links, points: Vectors) -> Float[Array, "count links 3"]:
+    def _columns(self, axes: LinkVectors, anchors: LinkVectors, points: Vectors) -> Float[Array, "count links 3"]:
         """The velocity of each point by the rate of each joint, as if the joint moved it."""
         turning = _cross(axes, points[:, None] - anchors)
         return jnp.where(np.array(self.turns)[:, None], turning, axes)
@@ -490,7 +490,7 @@ def _product(first: Rotations, then: Rotations) -> Rotations:
     return jnp.sum(first[:, :, :, None] * then[:, None], axis=2)
 
 
-def _along(chains: np.ndarray, vectors: Links) -> Vectors:
+def _along(chains: np.ndarray, vectors: LinkVectors) -> Vectors:
     """The sum of the vectors of the links in each chain."""
     return jnp.sum(chains[:, :, None] * vectors, axis=1)
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import State, Time
-from .divided_differences import first, History, moved, next_order, products, remainders
+from .divided_differences import DividedDifferences, first, moved, next_order, products, remainders
 from .one_array import AbstractOneArraySolver, Field, Taken, Work
 from .stage_newton import zero_scale
 
@@ -70,10 +70,10 @@ class AdamsPECE(AbstractOneArraySolver):
     def error_order(self, terms):
         return min(self.highest + 1, 6)
 
-    def start(self, field: Field, t: Time, x: State, f: State) -> History:
+    def start(self, field: Field, t: Time, x: State, f: State) -> DividedDifferences:
         return first(self.highest + 1, f)
 
-    def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: History) -> Taken:
+    def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: DividedDifferences) -> Taken:
         h = memory.length(h)
         k, row = memory.order, np.arange(self.highest + 1)
         nodes, weights = _NODES.astype(x.dtype), _WEIGHTS.astype(x.dtype)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from .._system.types import Scalar, State, Time
 
 
-class History(eqx.Module):
+class DividedDifferences(eqx.Module):
     """The points behind a step. `differences`: row `m` is that of order `m`, multiplied with the power `m` of `unit`, the length
     of the last step. `lags`: the times from each point to the newest. `known`: the highest difference that is known. `order`:
     that of the next step, the same for every length of it, so that its end is a continuous function of its length."""
@@ -51,12 +51,12 @@ def sums(values: Float[Array, "points *n"]) -> Float[Array, "rows *n"]:
     return jnp.cumsum(jnp.concatenate([jnp.zeros_like(values[:1]), values]), axis=0)
 
 
-def first(rows: int, *values: State) -> History:
+def first(rows: int, *values: State) -> DividedDifferences:
     """The history of a start: one value, or a value and its derivative, by a difference of coinciding points."""
     differences = jnp.zeros((rows, values[0].size), values[0].dtype).at[: len(values)].set(jnp.stack(values))
     dtype = values[0].dtype
     known = jnp.array(len(values) - 1)
-    return History(differences, jnp.zeros(rows - 1, dtype), jnp.ones((), dtype), known, jnp.ones_like(known))
+    return DividedDifferences(differences, jnp.zeros(rows - 1, dtype), jnp.ones((), dtype), known, jnp.ones_like(known))
 
 
 def remainders(terms: Float[Array, "rows n"], y: State) -> Float[Array, "rows n"]:
@@ -64,12 +64,14 @@ def remainders(terms: Float[Array, "rows n"], y: State) -> Float[Array, "rows n"
     return y - sums(terms[:-1])
 
 
-def moved(history: History, h: Time, remainders: Float[Array, "rows n"], order: Int[Array, ""]) -> History:
+def moved(
+    history: DividedDifferences, h: Time, remainders: Float[Array, "rows n"], order: Int[Array, ""]
+) -> DividedDifferences:
     """The history after a step."""
     differences = remainders / products((h + history.lags) / h)[:, None]
     lags = jnp.concatenate([jnp.zeros_like(history.lags[:1]), (h + history.lags)[:-1]])
     known = jnp.minimum(history.known + 1, len(differences) - 1)
-    return History(differences, lags, jnp.asarray(h, history.unit.dtype), known, order)
+    return DividedDifferences(differences, lags, jnp.asarray(h, history.unit.dtype), known, order)
 
 
 def next_order(errors: Float[Array, "most n"], x: State, unit: Scalar, order, known, most: int) -> Int[Array, ""]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import State, Time
-from .divided_differences import first, History, moved, next_order, remainders, sums
+from .divided_differences import DividedDifferences, first, moved, next_order, remainders, sums
 from .one_array import AbstractOneArraySolver, Field, Taken, Work
 from .stage_newton import newton, zero_scale
 
@@ -76,10 +76,10 @@ class NDF(AbstractOneArraySolver):
     def error_order(self, terms):
         return self.highest + 1
 
-    def start(self, field: Field, t: Time, x: State, f: State) -> History:
+    def start(self, field: Field, t: Time, x: State, f: State) -> DividedDifferences:
         return first(self.highest + 2, x, f)
 
-    def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: History) -> Taken:
+    def take(self, field: Field, t: Time, x: State, f: State, h: Time, memory: DividedDifferences) -> Taken:
         h = memory.length(h)
         k, row = memory.order, np.arange(self.highest + 2)
         kappas = jnp.asarray(KAPPA if self.kappa else np.zeros_like(KAPPA), x.dtype)

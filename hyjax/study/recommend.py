@@ -48,7 +48,7 @@ def final_state(
     return final
 
 
-class Row(NamedTuple):
+class TimedRun(NamedTuple):
     """One run: its candidate, its tolerances, which are the number `tolerance` of the study, and its error; its durations in the
     rounds, in seconds, NaN where it was not run, and their median."""
 
@@ -65,7 +65,7 @@ class Row(NamedTuple):
         """`rtol`, and `atol` where the two differ."""
         return f"{self.rtol:g}" + ("" if self.atol == self.rtol else f" (atol {self.atol:g})")
 
-    def slower_than(self, other: "Row") -> bool:
+    def slower_than(self, other: "TimedRun") -> bool:
         """Whether this run was slower in all common rounds but at most one; with fewer than four common rounds, by half."""
         both = np.isfinite(self.durations) & np.isfinite(other.durations)
         if np.sum(both) < 4:
@@ -105,34 +105,36 @@ class Recommendation:
         return float(self.measured.reference_error)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TimedRun]:
         """All runs, those that are accurate enough first, by their durations."""
         study = self.measured
         names, durations = study["solver"].values, study["durations"].values
         of = lambda name, *place: float(study[name].values[place])
         runs = [
-            Row(str(names[i]), of("rtol", j), of("atol", j), j, of("error", i, j), of("seconds", i, j), durations[i, j])
+            TimedRun(
+                str(names[i]), of("rtol", j), of("atol", j), j, of("error", i, j), of("seconds", i, j), durations[i, j]
+            )
             for i, j in np.ndindex(durations.shape[:2])
         ]
         return sorted(runs, key=lambda row: (not self.meets(row), row.seconds if self.meets(row) else row.error))
 
-    def meets(self, row: Row) -> bool:
+    def meets(self, row: TimedRun) -> bool:
         """Whether a run is as accurate as asked for."""
         return bool(row.error <= self.accuracy)
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> TimedRun | None:
         """The fastest run that is accurate enough; `None` where there is none, or where the references disagree by more than a
         tenth of the accuracy."""
         first = self.rows[0]
         return first if self.meets(first) and 10 * self.known_to <= self.accuracy else None
 
     @property
-    def ties(self) -> list[Row]:
-        """Accurate runs of other candidates that were not slower than the best beyond the scatter: see `Row.slower_than`."""
+    def ties(self) -> list[TimedRun]:
+        """Accurate runs of other candidates that were not slower than the best beyond the scatter: see `TimedRun.slower_than`."""
         if (best := self.best) is None:
             return []
-        first: dict[str, Row] = {}
+        first: dict[str, TimedRun] = {}
         for row in self.rows:
             if self.meets(row) and row.name != best.name and not row.slower_than(best):
                 first.setdefault(row.name, row)

@@ -143,11 +143,11 @@ def _beyond(t: Time) -> Time:
 
 
 # The size of states, or of differences of states, shape `(times, n)`, in what is measured: shape `(times,)`.
-Measured = Callable[[np.ndarray], np.ndarray]
+Measurement = Callable[[np.ndarray], np.ndarray]
 
 
 def measures(
-    times: jax.Array, run: StudyRun, reference: np.ndarray, measured: Measured, threshold: float, near_zero: float
+    times: jax.Array, run: StudyRun, reference: np.ndarray, measured: Measurement, threshold: float, near_zero: float
 ) -> dict[str, float]:
     """The measures of a run. **Arguments:** `reference`: states at `times`. `threshold`: the relative error that counts as
     divergence; `near_zero`: the size of the reference below which this error is not evaluated."""
@@ -244,7 +244,7 @@ def reference_of(
     methods: Mapping[str, Integrators],
     tolerance: tuple[float, float],
     times: jax.Array,
-    measured: Measured,
+    measured: Measurement,
     advance: Callable[[int], None],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Accurate trajectories at a tolerance `(rtol, atol)`: states by the first method, shape `(sets, times, size)`; the largest

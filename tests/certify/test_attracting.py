@@ -14,6 +14,7 @@ from readme import ROOT
 import hyjax as hj
 from hyjax._testing import (
     basis,
+    EnclosedMap,
     from_supports,
     holds,
     inside,
@@ -21,7 +22,6 @@ from hyjax._testing import (
     pieces,
     Polygon,
     quartered,
-    ReturnMap,
     tight,
 )
 from hyjax.models import simplest_walker as walker
@@ -272,7 +272,7 @@ def test_a_basin_is_that_of_the_set_of_the_certificate():
     system = hj.HybridSystem({"m": hj.Mode(rate, ("x", "y", "clock"))}, (tick,))
     orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",)), jnp.array([0.1, 0.1, 0.0]), None)
     certificate = hj.certify.attracting(orbit, radius=0.1, facets=8, rings=1, steps=4, orders=5)
-    other = ReturnMap(orbit, steps=16, orders=5, reduced=True)
+    other = EnclosedMap(orbit, steps=16, orders=5, reduced=True)
     assert np.max(np.abs(np.asarray(other.axes.inverse) - certificate.axes)) > 0.1
     basin = hj.certify.proved_basin(certificate, cells=8, levels=0, steps=16, orders=5)
     assert np.max(basin.strides) > 1

@@ -14,7 +14,7 @@ from flint import arb, ctx
 
 import hyjax as hj
 from hyjax._testing import (
-    _Grid,
+    _CellGrid,
     _norm,
     _settled,
     _within,
@@ -22,6 +22,7 @@ from hyjax._testing import (
     ball,
     basis,
     Boxes,
+    BoxImage,
     from_supports,
     holds,
     identity_frame,
@@ -30,12 +31,11 @@ from hyjax._testing import (
     ModeField,
     MOMENT,
     NEAR,
-    Over,
     pieces,
     Polygon,
+    PolygonImage,
     PRECISION,
     reach,
-    Reached,
     TaylorModel,
 )
 
@@ -67,7 +67,7 @@ def boxes_of(at_center, over, inverse_matrix):
     boxes = object.__new__(Boxes)
     boxes.map = SimpleNamespace(axes=SimpleNamespace(matrix=np.eye(n)))
     boxes.first, boxes.inverse = SimpleNamespace(image=at_center), inverse_matrix
-    boxes.of_box = lambda center, radius: Over(center, radius, over, np.zeros((1, n + 1)), np.zeros(1))
+    boxes.of_box = lambda center, radius: BoxImage(center, radius, over, np.zeros((1, n + 1)), np.zeros(1))
     return boxes
 
 
@@ -184,7 +184,7 @@ def test_windows_are_those_of_every_state_of_a_part_of_a_box(degree):
         h = np.concatenate([[[0.3]], 1e-2 * rng.normal(size=(1, form.size - 1))], axis=1)
         center, radius, part = rng.normal(size=2), 10.0 ** rng.uniform(-3, 0, 2), rng.uniform(0, 0.5, 2)
         image = SimpleNamespace(model=SimpleNamespace(basis=form))
-        over = Over(center, radius, image, h, np.array([0.5]))
+        over = BoxImage(center, radius, image, h, np.array([0.5]))
         shift = rng.uniform(-0.4, 0.4, 2)
         ((late, early),) = over.crossings(steps, (center + shift * radius, part * radius))
         for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
@@ -373,14 +373,14 @@ def test_norms_and_reasons():
     )
     held = {"one": np.array([True, True, True]), "two": np.array([True, False, True])}
     given = dict(norms=np.array([0.1, 0.9, 0.3]), tubes=(), quads=np.zeros((3, 4, 2)), polygon=square, directions=8)
-    reached = Reached(far=far, conditions=held, **given)
+    reached = PolygonImage(far=far, conditions=held, **given)
     assert reached.proved.tolist() == [True, False, True] and reached.norm == 0.9
     assert len(reached.reasons) == 1 and "1 of 3 pieces: two" in reached.reasons[0]
     wide = far.copy()
     wide[2, 11] *= 2.0001
-    assert "the image reaches 1.0001" in Reached(far=wide, conditions={"one": held["one"]}, **given).reasons[0]
+    assert "the image reaches 1.0001" in PolygonImage(far=wide, conditions={"one": held["one"]}, **given).reasons[0]
     star = Polygon(square.vertices * np.where(np.arange(8) % 2, 1, 0.3)[:, None])
-    assert "convex" in Reached(far=far, conditions={"one": held["one"]}, **(given | {"polygon": star})).reasons[0]
+    assert "convex" in PolygonImage(far=far, conditions={"one": held["one"]}, **(given | {"polygon": star})).reasons[0]
 
 
 class Images:
@@ -522,7 +522,7 @@ def test_a_disturbed_set_that_fails_is_refused_by_few_points():
 def test_cells_are_proved_by_cells_that_hold_their_images():
     """`latest` of random boxes against all finest cells, each a closed square."""
     rng = np.random.default_rng(20)
-    grid = _Grid(1.0, 8, 1, from_supports(attracting._around(8), np.full(8, 0.2)))
+    grid = _CellGrid(1.0, 8, 1, from_supports(attracting._around(8), np.full(8, 0.2)))
     grid.strides = np.where(rng.random((16, 16)) < 0.9, rng.integers(0, 4, (16, 16)), -1)
     for _ in range(300):
         low = rng.choice(grid.lines, 2) + rng.choice([0.0, 1e-9, -1e-9, 0.02], 2)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._testing import Boxes, enclosed_step as step, from_supports, ModeField, PieceImages, ReturnMap, zero_after
+from hyjax._testing import Boxes, enclosed_step as step, EnclosedMap, from_supports, ModeField, PieceImages, zero_after
 
 # Of functions that jump every orbit warns.
 pytestmark = pytest.mark.filterwarnings("ignore:The .* jumps at:UserWarning")
@@ -36,7 +36,7 @@ def orbit():
 
 def conditions_near(orbit, size=1e-4):
     """What is proved of a small set about the orbit, and the ratio of its image."""
-    images = PieceImages(ReturnMap(orbit, steps=8, orders=8, reduced=True), 1, 8, 2)
+    images = PieceImages(EnclosedMap(orbit, steps=8, orders=8, reduced=True), 1, 8, 2)
     directions = attracting._around(8)
     polygon = from_supports(directions, np.full(8, size))
     reached = images.mapped(polygon, polygon.cover(1, 8), directions)
@@ -89,7 +89,7 @@ def boxes_of(rate, reset, x, *guards, same=None):
         hj.ReturnMap(system, sequence=("m",), integrator=hj.Integrator(unroll=False)), start, None
     )
     orbit = dataclasses.replace(orbit, system=clocked(rate, reset, len(x), *guards))
-    return Boxes(ReturnMap(orbit, steps=4, orders=6), 1)
+    return Boxes(EnclosedMap(orbit, steps=4, orders=6), 1)
 
 
 def multipliers(boxes, size):

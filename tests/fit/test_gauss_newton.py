@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from hyjax._testing import Rows, sizes_of, with_free_states, without_free_states
+from hyjax._testing import ResidualRows, sizes_of, with_free_states, without_free_states
 
 RECORDS, NODES, START, SIZE, N = 2, 4, 1, 3, 2
 WEIGHT = 50.0
@@ -22,7 +22,7 @@ def made(closed: bool):
     for rows in (links, gaps):
         rows[:, 0, :, START:own], rows[:, 1:, :, :START] = 0, 0
     closing[..., START:own] = 0
-    return Rows(*map(jnp.asarray, (links, gaps, closing, draw(1, N + 1)))), draw(
+    return ResidualRows(*map(jnp.asarray, (links, gaps, closing, draw(1, N + 1)))), draw(
         RECORDS * (NODES * SIZE + closing.shape[1])
     )
 

@@ -14,10 +14,10 @@ from hyjax._testing import (
     _by_limit,
     ActiveSet,
     exchange,
-    Expansion,
     Optimum,
     OptimumCurve,
     OrbitProgram,
+    ProgramExpansion,
     SingleShooting,
     unknowns_of,
 )
@@ -52,7 +52,7 @@ class Plane:
     def expansion(self, u, number, at):
         self.evaluations += 1
         return (
-            Expansion(*(np.asarray(each) for each in self.all(jnp.asarray(u), jnp.asarray(number)))),
+            ProgramExpansion(*(np.asarray(each) for each in self.all(jnp.asarray(u), jnp.asarray(number)))),
             at,
             hj.RESULTS.successful,
         )
@@ -139,7 +139,7 @@ def test_what_leaves_at_upper_bounds():
     for normal, leaves in (((-1.0, -1.0), 0), ((-1.0, -3.0), 1)):
         jacobian = np.array([[-1.0, -2.0], normal])
         zeros = np.zeros((2, 2, 2))
-        expansion = Expansion(np.zeros(2), jacobian, zeros, np.zeros(2), np.zeros((2, 2)))
+        expansion = ProgramExpansion(np.zeros(2), jacobian, zeros, np.zeros(2), np.zeros((2, 2)))
         active = ActiveSet(np.array([False]), np.array([False, False]), np.array([True, True]))
         optimum = Optimum(0.0, np.ones(2), np.zeros(1), np.array([-1.0, -2.0]), expansion, KNOWN, active)
         out, code = exchange(optimum, 0, "inequalities", 0)

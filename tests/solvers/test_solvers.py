@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from systems import leave
 
 import hyjax as hj
-from hyjax._testing import AdamsPECE, DividedDifferences as History, KAPPA, NDF
+from hyjax._testing import AdamsPECE, DividedDifferences, KAPPA, NDF
 
 S = hj.solvers
 # diffrax solves the stages of TR-BDF2 itself, and with steps of fixed length asks for tolerances.
@@ -105,7 +105,7 @@ def test_multistep_formulas_are_exact_for_polynomials(solver):
     @jax.vmap
     def step(order, degree, differences):
         lags = jnp.asarray(POINTS[: rows - 1])
-        history = History(differences[:, None], lags, jnp.ones(()), jnp.array(rows - 1), order)
+        history = DividedDifferences(differences[:, None], lags, jnp.ones(()), jnp.array(rows - 1), order)
         polynomial = lambda s: ((s + 11) / LENGTH) ** degree
         field = lambda s, x: jax.jvp(polynomial, (s,), (jnp.ones_like(s),))[1][None]
         now = jnp.zeros(())
