@@ -240,6 +240,16 @@ class Branch(OrbitCurve):
         `method`: as for `locus`. **Returns:** a `Diagram`, with `loci`, `special_points`, `attractors` and `plot`."""
         return diagrams().diagram_of(self, where, stop, **options)
 
+    def connected(self, *, stop: tuple[float, float], method: PseudoArclength = PseudoArclength()) -> "list[Branch]":
+        """The branches that cross this one at branch points, and those that go on beyond its swaps of events and beyond theirs; each
+        once, and without this one. With it, they are the gait map of a family.
+
+        **Arguments:** `stop`: the bounds `(low, high)` of the parameter, in its own unit. `method`: as for `continuation`.
+        **Returns:** at most 8 beyond swaps. Where several multipliers are 1 at once the first of the point's `daughters` is
+        followed, the others by `switch_branch`. Branches whose first point is not found are left out; others end as their
+        `result` says."""
+        return diagrams().crossing_branches([self], stop=stop, method=method)
+
     def explore(self, model, **options):
         """A page with the gait map of the branch, on which its gaits move; see `hyjax.plot.gait_map`."""
         return pictures().gait_map(self, model, **options)

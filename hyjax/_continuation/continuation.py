@@ -82,11 +82,18 @@ def continuation(
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
     family = False
-    if where is None and isinstance(orbit.params, Level) and isinstance(orbit, PeriodicOrbit):
+    on_level = isinstance(orbit, PeriodicOrbit) and isinstance(orbit.params, Level)
+    many = isinstance(orbit, PeriodicOrbit) and not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated)
+    if on_level and many:
+        raise ValueError(
+            "continuation: this orbit is not isolated on its level: another quantity is conserved too, and a coordinate "
+            "has to be held; or it is at a fold or branch point, beside which to start."
+        )
+    if where is None and on_level:
         where = lambda level: level.conserved
     elif family := where is None:
         orbit, where = _of_family(orbit), lambda family: family.distance
-    elif isinstance(orbit, PeriodicOrbit) and not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated):
+    elif many:
         raise ValueError(
             "continuation: this orbit is one of a family: follow it first, without where=, and then one of its orbits over the "
             "parameter, family.orbit(0)."

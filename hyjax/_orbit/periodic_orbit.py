@@ -116,15 +116,21 @@ def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> 
     """The map on a level of a conserved quantity, and its parameters."""
     parts: list[Any] = [*conserved] if isinstance(conserved, tuple) else [conserved]
     quantity, *given = parts
-    if not callable(quantity) or len(given) > 1 or (given and jnp.ndim(given[0])):
+    if not callable(quantity) or len(given) > 1 or any(callable(each) or jnp.ndim(each) for each in given):
         raise ValueError(
-            f"periodic_orbit: conserved={conserved!r} must be a function E(t, x, params), or a pair of it and its value."
+            f"periodic_orbit: conserved={conserved!r} must be a function E(t, x, params), or a pair of it and its value; of "
+            "several quantities one."
         )
     if isinstance(step.section, Stroboscope):
         raise ValueError(
             "periodic_orbit: conserved= needs a map of a sequence or a Section: a forced system conserves nothing."
         )
-    (value,) = given or (quantity(jnp.zeros((), guess.dtype), guess[0] if guess.ndim == 2 else guess, params),)
+    here = quantity(jnp.zeros((), guess.dtype), guess[0] if guess.ndim == 2 else guess, params)
+    if jnp.shape(here):
+        raise ValueError(
+            f"periodic_orbit: conserved must return a number, and returns an array of shape {jnp.shape(here)}."
+        )
+    (value,) = given or (here,)
     system, section = on_level(step.system, step.sequence, step.section, parts[0])
     level = Level(params, jnp.asarray(value, guess.dtype))
     return dataclasses.replace(step, system=system, section=section), level

@@ -12,7 +12,7 @@ from .._continuation.curve import PseudoArclength
 from .._continuation.detection import each_once
 from .._continuation.locus import curves_through, Locus, locus
 from .._continuation.special_points import SpecialPoint
-from .._continuation.switching import switch_branch
+from .._continuation.switching import crossing_branches as crossing_branches, switch_branch
 from .._orbit.return_map import ReturnMap
 from .._results.registry import draw
 from .._results.shown import Shown

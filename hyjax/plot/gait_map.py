@@ -121,6 +121,12 @@ def gait_map(
         arcs = [orbit.sample(SAMPLES) for orbit in each]
         feet = [_footfalls(orbit, legs) for orbit in each]
         columns = [_column(branch, height, model, arcs, feet) for height in (across, up)]
+        for what, column in zip((across, up), columns, strict=True):
+            if not np.isfinite(column).any():
+                raise ValueError(
+                    f"gait_map: {what!r} is known at no point: a speed needs the model's `travel` or the coordinate x_rate, a "
+                    f"duty factor legs=. Give another as across= or up=, such as {branch.parameter!r} or a function of an orbit."
+                )
         moving = np.unique(np.linspace(0, len(branch) - 1, max(2, round(gaits * len(branch) / total))).astype(int))
         for i, orbit in enumerate(each):
             drawn = _motion(orbit, arcs[i], model) if i in moving else None

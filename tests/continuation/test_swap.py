@@ -87,9 +87,9 @@ def test_a_swap_after_which_the_modes_are_others():
     branch = hj.continuation(orbit, where=lambda p: p, stop=0.2, throw=False)
     (point,) = branch.special_points
     assert point.kind == "swap" and abs(float(point.value) - 0.4) < 1e-13
-    (other,) = crossing_branches([branch, branch], stop=(0.2, 0.7), method=hj.PseudoArclength())
+    (other,) = branch.connected(stop=(0.2, 0.7))
     assert other.orbits.sequence == ("none", "right", "late", "later")
     assert_allclose(other.values[-1], 0.2, rtol=1e-14)
     assert_allclose(other.x[:, 0], 0.6, rtol=0, atol=1e-14)
     back = hj.continuation(other.orbits[-1], where=lambda p: p, stop=0.7, throw=False)
-    assert not crossing_branches([branch, back], stop=(0.2, 0.7), method=hj.PseudoArclength())
+    assert not crossing_branches([branch, branch, back], stop=(0.2, 0.7), method=hj.PseudoArclength())

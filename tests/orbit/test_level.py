@@ -100,6 +100,10 @@ def test_bad_quantities():
     guess = jnp.array([0.0, 2.0])
     with pytest.raises(ValueError, match=r"conserved=2\.0 must be a function"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=2.0)
+    with pytest.raises(ValueError, match="of several quantities one"):
+        hj.periodic_orbit(ball.step, guess, PARAMS, conserved=(energy, energy))
+    with pytest.raises(ValueError, match=r"returns an array of shape \(2,\)"):
+        hj.periodic_orbit(ball.step, guess, PARAMS, conserved=lambda t, x, p: x)
     with pytest.raises(ValueError, match="forced system conserves nothing"):
         forced = hj.ReturnMap(ball.system, section=hj.Stroboscope("flight", 1.0))
         hj.periodic_orbit(forced, guess, PARAMS, conserved=energy)
@@ -188,6 +192,13 @@ def test_where_there_is_no_family():
         hj.continuation(two, stop=1.0)
     with pytest.raises(ValueError, match="is one of a family: follow it first"):
         hj.continuation(two, where=lambda p: p, stop=1.0)
+    # Of two quantities, of which one is given.
+    both = hj.periodic_orbit(
+        step, jnp.array([0.0, 0.3, 0.0]), jnp.array(1.0), conserved=lambda t, x, p: x[2], throw=False
+    )
+    assert both.result == hj.RESULTS.not_isolated
+    with pytest.raises(ValueError, match="another quantity is conserved too"):
+        hj.continuation(both, stop=1.0)
     with pytest.raises(ValueError, match="here 0 are known"):
         hj.continuation(dataclasses.replace(two, return_jacobian=0 * two.return_jacobian), stop=1.0)
     for traced in (

@@ -77,6 +77,9 @@ def test_axes_of_the_map(branch):
     assert places[0] == places[1] and "&lt;" not in pages[0]
     with pytest.raises(ValueError, match="there is no 'psi'"):
         branch.explore(wheel, up="psi")
+    # The wheel says of no spoke whether it stands.
+    with pytest.raises(ValueError, match="'duty_factor' is known at no point"):
+        branch.explore(wheel, up="duty_factor")
     with pytest.raises(ValueError, match="gaits=0"):
         branch.explore(wheel, gaits=0)
     with pytest.raises(ValueError, match="does not define outline"):
