@@ -28,6 +28,7 @@ Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, ch. 9 and Se
 Bifurcation Analysis of Maps*, ch. 3; Govaerts (2000), ch. 3, 4, for the bordered and the compound matrix.
 """
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -74,8 +75,10 @@ CROSSINGS = {
     "period-doubling": lambda values: np.prod(1 + values).real,
     PAIR: lambda values: np.prod([1 - a * b for a, b in itertools.combinations(values, 2)]).real,
 }
-# The tangent at a cusp has no component along the parameters above this.
-STILL = 1e-5
+# The tangent at a cusp has no component along the parameters above `STILL`. A locus that ends nearer than `END` to a point, in
+# scaled units, has it; to a cusp, where a parameter has an extremum along the curve, nearer than a larger distance.
+STILL, END = 1e-5, 1e-10
+AT_END = collections.defaultdict(lambda: END, cusp=0.1 * STILL)
 # Points at which a coefficient of the normal form is zero, and at which two curves of one kind cross.
 DEGENERATE, CROSSED = ("generalized-flip", "chenciner", "generalized-hopf"), ("double-neimark-sacker", "double-hopf")
 # The coefficient is zero below this share of those at the ends of the interval; a test function may touch zero below this one.
@@ -148,6 +151,10 @@ def search_locus(
         zero = lambda test: all(abs(test(end)) <= ZERO for end in (places[0], places[len(places) // 2], places[-1]))
         tests = {name: test for name, test in tests_between(a, b, once).items() if not zero(test)}
         flips = {name: test for name, test in tests.items() if (test(a) >= 0) != (test(b) >= 0)}
+        for end, other in ((a, b),) * (k == 0) + ((b, a),) * (k == len(places) - 2):
+            # A point at an end of the curve, where the sign is that of rounding.
+            share = lambda name: min(SMALL, AT_END[name] / (b.s - a.s))
+            flips |= {name: test for name, test in tests.items() if abs(test(end)) < share(name) * abs(test(other))}
         steady = [test for name, test in tests.items() if name not in flips]
         simple = not any(may_turn(places, k, test, TOUCHES, zero=0.0) for test in steady)
         return (flips, simple), simple
@@ -202,21 +209,25 @@ def _tests(kind: str, a: Place, b: Place, cubic: Test) -> dict[str, Test]:
     if kind == PAIR:
         total = lambda place: sum(apart(kind, place.values)[0]).real
         tests |= {name: lambda place, value=value: total(place) - value for name, value in RESONANCES.items()}
-        if max(abs(total(a)), abs(total(b))) < 2:
-            tests["chenciner"] = lambda place: cubic(place) * CROSSINGS["fold"](apart(kind, place.values)[1])
+        if max(abs(total(a)), abs(total(b))) < 2 * (1 - END):
+            # The coefficient is infinite at a resonance 1:1 too.
+            others = lambda place: CROSSINGS["fold"](apart(kind, place.values)[1])
+            tests["chenciner"] = lambda place: cubic(place) * others(place) * (2 - total(place))
     if kind in SHIFTS:
         double = lambda place: _slope(SHIFTS[kind] * place.values)
         tests["resonance-1:1" if kind == "fold" else "resonance-1:2"] = double
     if kind == "period-doubling":
         tests["generalized-flip"] = lambda place: cubic(place) * double(place) * tests["fold-flip"](place)
     if kind == "fold":
-        tests["cusp"] = turning_from(a)
+        tests["cusp"] = turning_between(a, b)
     return tests
 
 
-def turning_from(a: Place) -> Test:
-    """The tangent's component along the parameters in the direction of that at `a`: it changes its sign at a cusp."""
-    return lambda place: float(place.near.tangent[-2:] @ a.near.tangent[-2:])
+def turning_between(a: Place, b: Place) -> Test:
+    """The tangent's component along the parameters in the direction of that at `a`, or at `b` if it is larger there: it changes
+    its sign at a cusp."""
+    way = max((place.near.tangent[-2:] for place in (a, b)), key=np.linalg.norm)
+    return lambda place: float(place.near.tangent[-2:] @ way)
 
 
 def apart(kind: str, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ saddle. Points of codimension two are zeros of functions along the curve:
 |---|---|---|
 | cusp | folds | the tangent's components along the parameters, which turn around |
 | bogdanov-takens | folds; Hopf points | the derivative of $\det(A - z)$ at $z = 0$; $\mu_1 \mu_2$ of the pair |
-| generalized-hopf | Hopf points | $\operatorname{Re} c$ of the normal form, times $\prod \mu$ of the others |
+| generalized-hopf | Hopf points | $\operatorname{Re} c$ of the normal form, times $\prod \mu$ |
 | fold-hopf | folds; Hopf points | $\prod (\mu_i + \mu_j)$, and $\prod \mu$, of the other eigenvalues |
 | double-hopf | Hopf points | $\prod (\mu_i + \mu_j)$ of the others; two curves cross, and the point is interpolated |
 
@@ -32,7 +32,7 @@ from .._results.registry import draw
 from .._results.table import Table
 from .._system.results import described_code
 from .._system.types import Scalar
-from .codimension_two import least_of, LocusEquation, search_locus, STILL, Test, turning_from
+from .codimension_two import END, least_of, LocusEquation, search_locus, STILL, Test, turning_between
 from .curve import Curve, PseudoArclength
 from .equilibrium_branch import Equilibria, equilibrium_on, EquilibriumPoint, hopf_form
 from .location import Followed, nothing, Place, places_of
@@ -111,7 +111,7 @@ class EquilibriumLocus(Equilibria):
             rest = lambda place: [product(np.delete(place.values / unit, k)) for k in range(len(place.values))]
             if kind == "fold":
                 return {
-                    "cusp": turning_from(a),
+                    "cusp": turning_between(a, b),
                     "bogdanov-takens": lambda place: float(np.sum(rest(place))),
                     "fold-hopf": lambda place: product(sums(others(place))),
                 }
@@ -120,8 +120,10 @@ class EquilibriumLocus(Equilibria):
                 "fold-hopf": lambda place: product(others(place)),
                 "double-hopf": lambda place: product(sums(others(place))),
             }
-            if min(square(a), square(b)) > 0:
-                tests["generalized-hopf"] = lambda place: lyapunov(place) * product(others(place))
+            squares = square(a), square(b)
+            if min(squares) > END * max(squares):
+                # At a Bogdanov-Takens point the coefficient is infinite.
+                tests["generalized-hopf"] = lambda place: lyapunov(place) * product([*critical(place), *others(place)])
             return tests
 
         lyapunov, point = (lambda place: _lyapunov(equation, place, square(place))), lambda *at: _point(equation, *at)

@@ -173,10 +173,14 @@ def _direction(a: Place, b: Place) -> np.ndarray:
 
 def zero_between(curve: Followed, a: Place, b: Place, value: Callable[[Place], float]) -> Place | None:
     """The point of the curve at which a function of opposite signs at `a` and `b` is zero, by secants in an interval that holds
-    it: where an end stays, its value counts half (the Illinois method). Without opposite signs, an end where it is zero."""
+    it: where an end stays, its value counts half (the Illinois method). Without opposite signs, the point next to an end where it
+    is zero up to rounding."""
     fa, fb, stayed = value(a), value(b), ""
     largest, best = max(abs(fa), abs(fb)), min((a, b), key=lambda place: abs(value(place)))
     close = 4 * float(np.finfo(a.near.v.dtype).eps)
+    if (fa >= 0) == (fb >= 0) and fa != fb:
+        found = between(curve, a, b, fa / (fa - fb))
+        best = min((best, *([found] if found else [])), key=lambda place: abs(value(place)))
     for _ in range(MOST_SECANTS):
         share = fa / (fa - fb) if (fa >= 0) != (fb >= 0) else 0.0
         if not close < share * (b.s - a.s) < b.s - a.s - close:

@@ -104,6 +104,19 @@ def test_strong_resonances(turning):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("before", [0.0, 1e-12])
+def test_a_locus_that_ends_at_a_point_has_it(before):
+    """At a resonance, whose test function has a sign of rounding at the last point of the curve."""
+    for kind, total in ((R1, 2), (R4, 0)):
+        beta, alpha = at_resonance(total)
+        locus = locus_from(
+            *henon(-0.55, 0.9), "neimark-sacker", "beta", "alpha", 0.3, alpha + (before if total else -before)
+        )
+        check(locus, (kind, beta, alpha))
+        assert locus.unresolved == ()
+
+
+@pytest.mark.slow
 def test_curves_that_meet(turning):
     """At 1:1 the curve of folds, which meets that of doublings; at 1:2 the doublings, and the Neimark-Sacker points of the
     doubled orbits, whose multipliers have the product 1 as well."""

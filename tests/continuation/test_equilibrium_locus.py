@@ -71,6 +71,11 @@ def test_hopf_points_begin_at_a_bogdanov_takens_point(takens, tmp_path):
         assert np.all(found.neutral[b < -1e-6]) and not np.any(found.neutral[b > 1e-6])
         (again,) = found.special_points
         assert again.kind == "bogdanov-takens" and np.max(np.abs(again.values)) < 1e-12
+    # A curve that ends at the point, up to rounding of either sign, has it; before it none is unresolved.
+    for kind, stop in (("fold", 0.0), ("fold", 1e-12), ("hopf", 0.0), ("hopf", 1e-12), ("hopf", 1e-6)):
+        ends = hj.locus(takens[kind], where=second, stop=stop)
+        assert [each.kind for each in ends.special_points] == ["bogdanov-takens"] * (stop < 1e-6)
+        assert all(np.max(np.abs(each.values)) < 1e-14 for each in ends.special_points) and ends.unresolved == ()
     hj.save(tmp_path / "hopfs.npz", hopfs)
     stored = hj.load(tmp_path / "hopfs.npz", system=hopfs.unfolding.start.system)
     assert_allclose(stored.values, hopfs.values, rtol=0)
