@@ -18,6 +18,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.installed import needed
 from .._results.registry import diagrams, draw, pictures
 from .._results.shown import computed, computed_once, lanes, Shown
+from .._results.table import without_rounding
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import leaf_names, Where
@@ -105,7 +106,8 @@ class Points(Shown, Generic[Special]):
     def _notes(self) -> list[str]:
         """The unresolved intervals in words, if special points have been searched."""
         intervals = () if self.located is None else self.unresolved
-        return [f"not located: a special point between {a:.10g} and {b:.10g}" for a, b in intervals]
+        shown = [without_rounding(np.array(each), float(self.unfolding.scale[-1])) for each in intervals]
+        return [f"not located: a special point between {a:.10g} and {b:.10g}" for a, b in shown]
 
     @property
     def _points(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from .._results.installed import load_xarray
 from .._results.labels import named_params, units_attribute, units_of
 from .._results.long_names import described, meanings_of
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.results import described_code
 from .._system.where import leaf_names
 from .grazing import ENDS
@@ -23,7 +23,7 @@ def branch_tables(branch, end: str | None = None) -> tuple[Table, ...]:
     if branch.accept.ndim:
         return (Table(f"{branch.accept.size} Branches", []),)
     problem, params = branch.unfolding.problem, branch.unfolding.params
-    values, periods, stable = branch.values, branch.periods, branch.stable
+    values, periods, stable = without_rounding(branch.values, branch.unfolding.scale), branch.periods, branch.stable
     ends = f"{values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}"
     rows = [
         (branch.parameter, ends, _parameter_unit(params, branch.parameter)),
@@ -49,8 +49,11 @@ def special_points_table(points: Sequence) -> Table:
     coordinates, units = problem.system.mode(problem.sequence[0]).coordinates, units_of(None, params, problem.system)
     rows = []
     for point in points:
-        numbers = *np.asarray(point.orbit.x), float(point.orbit.period)
-        cells = (*(f"{value:.13g}" for value in point.values), *(f"{value:.10g}" for value in numbers))
+        values, x = point._shown()
+        cells = (
+            *(f"{value:.13g}" for value in values),
+            *(f"{value:.10g}" for value in (*x, float(point.orbit.period))),
+        )
         rows.append((point.kind, *cells, str(point.orbit.strides), f"{float(point.residual):.1e}"))
     heads = ("special point", *parameters, *coordinates, "period", "strides", "residual")
     state = (units.coordinates.get(name, "") for name in coordinates)
@@ -100,7 +103,7 @@ def arcs_together(point) -> tuple[str, str]:
 def _ends_at(branch, kind: str) -> list[str]:
     """The values of the parameter at ends of the branch with a special point of this kind, as far as these have been located."""
     points = branch.located or ()
-    return [f"{float(point.value):.10g}" for point in points if point.kind == kind]
+    return [f"{point._shown()[0][0]:.10g}" for point in points if point.kind == kind]
 
 
 def branch_dataset(branch) -> "xarray.Dataset":

@@ -38,7 +38,7 @@ from .._numerics.eager import short_run
 from .._numerics.elimination import det, solve
 from .._results.registry import draw
 from .._results.shown import computed_once, Shown
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.results import described_code, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar
@@ -123,9 +123,11 @@ class EquilibriumPoint(Shown):
         return np.atleast_1d(self.value)
 
     def __str__(self) -> str:
-        x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.equilibrium.x))
-        at = ", ".join(f"{value:.13g}" for value in self.values)
-        return f"{self.kind} at {at}: x = ({x}); {self.meaning}"
+        x = without_rounding(self.equilibrium.x, float(self.unfolding.state_scale))
+        return f"{self.kind} at {self._at()}: x = ({', '.join(f'{each:+.10g}' for each in x)}); {self.meaning}"
+
+    def _at(self) -> str:
+        return ", ".join(f"{value:.13g}" for value in without_rounding(self.values, self.unfolding.scale))
 
 
 class Equilibria(Points[EquilibriumPoint]):
@@ -149,7 +151,7 @@ class Equilibria(Points[EquilibriumPoint]):
     def _special_table(self) -> tuple[Table, ...]:
         """The special points that have been located, one in each row."""
         heads = ("special point", ", ".join(self.parameters), "meaning")
-        rows = [(each.kind, ", ".join(f"{v:.13g}" for v in each.values), each.meaning) for each in self.located or ()]
+        rows = [(each.kind, each._at(), each.meaning) for each in self.located or ()]
         return (Table("", rows, heads),) if rows else ()
 
 
@@ -208,7 +210,7 @@ class EquilibriumBranch(Equilibria):
     def _tables(self):
         if self.accept.ndim:
             return (Table(f"{self.accept.size} branches of equilibria", []),)
-        values, start = self.values, self.unfolding.start
+        values, start = without_rounding(self.values, self.unfolding.scale), self.unfolding.start
         kinds = ", ".join(f"{np.sum(self.kinds == kind)} {kind}" for kind in dict.fromkeys(self.kinds.tolist()))
         rows = [
             (

@@ -29,7 +29,7 @@ from jaxtyping import Array
 
 from .._numerics.eager import short_run
 from .._results.registry import draw
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.results import described_code
 from .._system.types import Scalar
 from .codimension_two import END, least_of, LocusEquation, search_locus, STILL, Test, turning_between
@@ -135,7 +135,8 @@ class EquilibriumLocus(Equilibria):
 
     def _tables(self):
         names = ", ".join(self.parameters)
-        ends = [", ".join(f"{each:.10g}" for each in row) for row in self.values[[0, -1]]]
+        shown = without_rounding(self.values[[0, -1]], self.unfolding.scale)
+        ends = [", ".join(f"{each:.10g}" for each in row) for row in shown]
         rows = [(names, f"({ends[0]}) to ({ends[1]})"), ("result", described_code(self.result))]
         caption = f"Locus of {self.kind}: {len(self.values)} points, mode {self.unfolding.start.mode}"
         return (Table(caption, rows, notes=self._notes()), *self._special_table())

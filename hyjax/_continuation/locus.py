@@ -17,7 +17,7 @@ import numpy as np
 from .._orbit.problem import Problem
 from .._results.registry import draw
 from .._results.shown import is_traced
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.types import Scalar
 from .._system.where import one_leaf, Where
 from ..phase.equilibrium import rounding
@@ -194,7 +194,8 @@ class Locus(OrbitCurve):
 
     def _tables(self):
         values = self.values
-        ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in values[[0, -1]])
+        shown = without_rounding(values[[0, -1]], self.unfolding.scale)
+        ends = ", ".join(f"({a:.10g}, {b:.10g})" for a, b in shown)
         whole = Table(f"Locus of {self.kind}: {len(values)} points, from and to {ends}", [], notes=self._notes())
         return (whole, special_points_table(self.located)) if self.located else (whole,)
 

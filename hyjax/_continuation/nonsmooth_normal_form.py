@@ -39,7 +39,7 @@ from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
 from .._orbit.stride import run_stride
 from .._results.shown import Shown
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.filippov import border_of
 from .._system.system import HybridSystem
 from .._system.where import leaf_names
@@ -125,7 +125,7 @@ def nonsmooth_form(kind: str, unfolding: Unfolding, v: Array, touch: Touch) -> N
     """The normal form at a special point of a branch whose orbit touches a guard at an extremum. `ValueError` for another end."""
     name = leaf_names(unfolding.params)[unfolding.free[0]]
     way = unfolding.problem.system.way(touch.transition)
-    value = float(unfolding.split(v)[1][0])
+    value = float(without_rounding(unfolding.split(v)[1], unfolding.scale)[0])
     if kind == "corner":
         return _of_corner(unfolding, v, touch, name, value)
     if kind not in ENDS:

@@ -33,7 +33,7 @@ from .._numerics.eager import long_run
 from .._numerics.elimination import solve
 from .._orbit.chain import follow_chain
 from .._results.shown import Shown
-from .._results.table import Table
+from .._results.table import Table, without_rounding
 from .._system.where import leaf_names
 from .unfolding import Unfolding
 
@@ -379,7 +379,7 @@ class NormalForm(Shown):
         return amplitude * np.array([x, y]) - amplitude**2 * cubic / slope * np.array([-y, x])
 
     def _tables(self):
-        names, (_, values) = leaf_names(self.unfolding.params), self.unfolding.split(self.v)
+        names, values = leaf_names(self.unfolding.params), _shown_values(self.unfolding, self.v)
         place = ", ".join(f"{names[i]} = {value:.10g}" for i, value in zip(self.unfolding.free, values, strict=True))
         rows = [(key, _number(each)) for key, each in self.coefficients.items()]
         rows += [("rate", _number(self.rate))] if np.isfinite(self.rate) else []
@@ -398,8 +398,13 @@ def after_jumps(unfolding: Unfolding, points: Array) -> Array:
     return jax.vmap(one)(points)
 
 
+def _shown_values(unfolding: Unfolding, v: Array) -> np.ndarray:
+    return without_rounding(unfolding.split(v)[1], unfolding.scale)
+
+
 def _number(value: Coefficient) -> str:
-    real, imag = value.real, value.imag
+    known = complex(without_rounding(np.array(value, complex), abs(value)))
+    real, imag = known.real, known.imag
     return f"{real:.10g}" if imag == 0 else f"{real:.10g} {'+' if imag >= 0 else '-'} {abs(imag):.10g}i"
 
 
@@ -511,7 +516,7 @@ def _criticality(
 ) -> str:
     """The meaning of the signs in words. `others`: whether all other multipliers lie inside the unit circle."""
     name = leaf_names(unfolding.params)[unfolding.free[0]]
-    value = f"{float(unfolding.split(v)[1][0]):.6g}"
+    value = f"{_shown_values(unfolding, v)[0]:.6g}"
     # A parameter that does not move the multiplier leaves it open on which side.
     moves = abs(rate) * float(unfolding.scale[0]) > 1e-12
     side = lambda sign: f"{name} {'>' if sign > 0 else '<'} {value}" if moves else "one side"

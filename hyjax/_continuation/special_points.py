@@ -35,6 +35,7 @@ from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import diagrams
 from .._results.shown import computed_once, Shown
+from .._results.table import without_rounding
 from .._system.every import Clock
 from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of
@@ -206,9 +207,14 @@ class SpecialPoint(Shown):
         remedy = "Beyond the last circle, in the attribute `result` of this error, give more n_angles, or stop before."
         return raise_failure("invariant_circles", found, remedy=remedy) if throw else found
 
+    def _shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """The `values` and the state as they are shown, zero up to rounding where that is all there is."""
+        old = self.unfolding
+        return without_rounding(self.values, old.scale), without_rounding(self.orbit.x, float(old.state_scale))
+
     def __str__(self) -> str:
-        x = ", ".join(f"{value:+.10g}" for value in np.asarray(self.orbit.x))
-        values = ", ".join(f"{value:.13g}" for value in self.values)
+        values, x = self._shown()
+        values, x = (", ".join(map(form, each)) for form, each in (("{:.13g}".format, values), ("{:+.10g}".format, x)))
         return (
             f"{self.kind} at {values}: x = ({x}), period {float(self.orbit.period):.10g}, "
             f"{self.orbit.strides} stride(s), residual {float(self.residual):.1e}"

@@ -99,9 +99,12 @@ def _on_points(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return found
 
 
-def without_rounding(values: np.ndarray) -> np.ndarray:
-    """Multipliers, or their moduli, to be shown: real and imaginary parts below `eps**(2/3)`, 4e-11 in float64, are zero."""
-    rounding = np.finfo(values.dtype).eps ** (2 / 3)
+def without_rounding(values: np.ndarray, size: float | np.ndarray | None = None) -> np.ndarray:
+    """Multipliers, or their moduli, to be shown: real and imaginary parts below `eps**(2/3)`, 4e-11 in float64, are zero. With a
+    `size`, numbers that are known in its units: those below `eps**(3/4) * size`, 2e-12."""
+    values = np.asarray(values)
+    eps = np.finfo(values.dtype).eps
+    rounding = eps ** (2 / 3) if size is None else eps ** (3 / 4) * np.asarray(size)
     drop = lambda part: np.where(np.abs(part) < rounding, 0.0, part)
     return drop(np.real(values)) + 1j * drop(np.imag(values)) if np.iscomplexobj(values) else drop(values)
 

@@ -186,14 +186,21 @@ def test_the_half_that_leads_to_stop():
 
 @pytest.mark.medium
 def test_a_branch_that_does_not_lead_to_stop():
-    """x = mu^(1/2) turns at mu = 0, and leaves the interval on the other side, three times as far from the start."""
-    orbit = start(valley, [0.5], {"mu": jnp.array(0.25)})
+    """x = mu^(1/2) turns at mu = 0, but for a rounding of the map, and leaves the interval on the other side, three times as far
+    from the start."""
+    orbit = start(lambda x, p: valley(x, p) + (3 * 0.1 - 0.3), [0.5], {"mu": jnp.array(0.25)})
     branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=-0.1, throw=False)
     assert branch.result == RESULTS.stop_not_reached
     assert_allclose(branch.values[-1], 0.25 + 3 * 0.35, rtol=1e-14)
     assert_allclose(branch.x[-1, 0], -np.sqrt(branch.values[-1]), rtol=1e-12)
     # Within bounds it is whole.
-    assert hj.continuation(orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5), throw=False).result == RESULTS.successful
+    whole = hj.continuation(orbit, where=lambda p: p["mu"], stop=(-0.1, 0.5), throw=False)
+    (fold,) = whole.special_points
+    assert whole.result == RESULTS.successful
+    # The fold is at a rounding, which no text shows.
+    assert 0 < abs(float(fold.value)) < 1e-15
+    assert fold.normal_form.criticality == "two orbits for mu > 0, none beyond"
+    assert str(fold).startswith("fold at 0: x = (+0, +0)") and "fold            0   0      0" in str(whole)
 
 
 @pytest.mark.medium

@@ -1,7 +1,5 @@
 """Normal forms at grazing and grazing-sliding against closed forms: the linear impact oscillator, a piecewise linear map."""
 
-import re
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -109,8 +107,8 @@ def test_grazing_sliding_of_a_piecewise_linear_map(factor, words):
     miss, hit = form.jacobians
     assert_allclose(np.sort(np.linalg.eigvals(miss)), np.sort([0, factor]), atol=1e-11)
     assert_allclose(np.linalg.eigvals(hit), [0, 0], atol=1e-11)
-    # The height of the point is zero up to rounding.
-    assert re.sub(r"[-+.\de]+(?=,|;|$)", "0", form.criticality) == words
+    # The height of the point is zero up to rounding, and shown as zero.
+    assert form.criticality == words
 
 
 def clocked(t, x, p):
