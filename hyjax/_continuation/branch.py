@@ -243,8 +243,8 @@ class Branch(OrbitCurve):
         return diagrams().diagram_of(self, where, stop, **options)
 
     def connected(self, *, stop: tuple[float, float], method: PseudoArclength = PseudoArclength()) -> "list[Branch]":
-        """The branches that cross this one at branch points, and those that go on beyond its swaps of events and beyond theirs; each
-        once, and without this one. With it, they are the gait map of a family.
+        """The branches that cross this one at branch points, and those that go on beyond its swaps of events and beyond theirs;
+        each once, and without this one. With it, they are the gait map of a family.
 
         **Arguments:** `stop`: the bounds `(low, high)` of the parameter, in its own unit. `method`: as for `continuation`.
         **Returns:** at most 8 beyond swaps. Where several multipliers are 1 at once the first of the point's `daughters` is
