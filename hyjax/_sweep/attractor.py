@@ -29,7 +29,7 @@ from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import map_of, PassMap
-from .matched import check_numbers, numbered
+from .matched import check_numbers, numbered, sizes_of
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .sweep import sweep
 from .workers import Workers
@@ -286,10 +286,9 @@ def _initial_states(
 def _period(x: Float[np.ndarray, "lanes keep n"], longest: int, begun: Float[np.ndarray, "lanes n"]) -> np.ndarray:
     """The smallest number of strides, up to `longest`, after which the kept states repeat; 0 for none. `begun`: the size of the
     initial states, beside which those that decay to the origin repeat."""
-    tiny, most = np.finfo(x.dtype).eps, begun.max(axis=1, keepdims=True)
-    size = np.maximum(np.max(np.abs(x), axis=1), REST * np.where(begun > tiny**0.5 * most, begun, most))
+    size = np.maximum(np.max(np.abs(x), axis=1), REST * sizes_of(begun, 1.0))
     # Of a coordinate that is zero, rounding is that of the others.
-    size = np.maximum(size, min(1.0, 1e3 * tiny / CLOSE) * size.max(axis=1, keepdims=True))
+    size = np.maximum(size, min(1.0, 1e3 * np.finfo(x.dtype).eps / CLOSE) * size.max(axis=1, keepdims=True))
     period = np.zeros(len(x), int)
     for p in range(min(longest, x.shape[1] // 2), 0, -1):
         apart = np.max(np.abs(x[:, p:] - x[:, :-p]), axis=1)

@@ -31,7 +31,7 @@ from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
 from .maps import ChosenMap, map_of, PassMap
-from .matched import check_numbers, FEW, LAST, numbered
+from .matched import check_numbers, FEW, LAST, numbered, reach_of
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers
 
@@ -220,9 +220,7 @@ def basin(
     size, spread = np.max(np.abs(nodes), initial=0), np.max(np.abs(x))
     # Orbits at the origin have no size of their own.
     size = size if size > np.finfo(x.dtype).eps ** 0.5 * spread else spread
-    # The states near one orbit are not those near another; one that is given twice counts as the first.
-    apart = np.max(np.abs(nodes[:, None] - nodes), axis=2)[owner[:, None] != owner]
-    near = np.min(apart[apart > np.finfo(x.dtype).eps ** 0.5 * size] / 3, initial=closeness * size)
+    near, _ = reach_of(closeness, size, nodes, owner)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(near, x.dtype))
     x, lanes = chosen.padded(x), np.repeat(lanes, len(points), axis=0)
     lane, one = eqx.Partial(passes_to_outcome, chosen.map, grid.free, len(outcomes)), np.full(1, 1)

@@ -25,6 +25,7 @@ from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_failure
 from .._system.results import RESULTS
 from .._system.types import Params, State
+from .matched import reach_of
 
 # Points on a segment that are tried at once; how near to each other the two states are made, and how far they may part, relative
 # to the size of the states; in how many passes.
@@ -133,10 +134,10 @@ def edge_state(
             "edge_state: between must be finite; an orbit that was not found has NaN values, see its result."
         )
     lap, nodes = lap_of(step, params, orbit.period), jnp.asarray(orbit.nodes)
-    size, inside = float(max(np.max(np.abs(nodes)), np.max(np.abs(outside)))), np.asarray(orbit.x)
-    apart = float(np.min(np.max(np.abs(orbit.nodes - outside), axis=1)))
+    both, inside = np.vstack([nodes, outside]), np.asarray(orbit.x)
+    near, apart = reach_of(closeness, float(np.max(np.abs(both))), both, np.arange(len(both)) // len(nodes))
     # What lies between both may be far smaller than a coordinate, and is no larger than some times their distance.
-    near, size = min(closeness * size, apart / 3), min(size, 10 * apart)
+    size = min(float(np.max(np.abs(both))), 10 * apart)
     fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
     if bool(fates(np.repeat(outside[None], POINTS, axis=0))[0]):
         raise ValueError("edge_state: both of between lead to the first orbit. Give a state outside of its basin.")

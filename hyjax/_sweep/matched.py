@@ -38,6 +38,25 @@ def check_numbers(name: str, closeness: float, **counts: int) -> None:
         )
 
 
+def sizes_of(states: Float[np.ndarray, "*rows n"], share: float) -> Float[np.ndarray, "*rows n"]:
+    """The size of each coordinate of states without sign; of one that is zero up to rounding, a `share` of the largest."""
+    largest = states.max(axis=-1, keepdims=True)
+    return np.where(states > np.finfo(states.dtype).eps ** 0.5 * largest, states, share * largest)
+
+
+def reach_of(
+    closeness: float, size: float, nodes: Float[np.ndarray, "nodes n"], owner: Int[np.ndarray, " nodes"]
+) -> tuple[float, float]:
+    """How near to a node of an orbit a state is to be, to belong to it: `closeness` of the `size` of states, and at most a third
+    of the distance between two orbits; and that distance, infinite for one. One that is given twice counts as one.
+
+    **Arguments:** `owner`: the number of the orbit that each node belongs to.
+    """
+    apart = np.max(np.abs(nodes[:, None] - nodes), axis=2, initial=0)[owner[:, None] != owner]
+    least = float(np.min(apart[apart > np.finfo(nodes.dtype).eps ** 0.5 * size], initial=np.inf))
+    return min(closeness * size, least / 3), least
+
+
 def numbered(
     axes: tuple[np.ndarray, ...],
     x0: Float[np.ndarray, "lanes n"],
@@ -63,8 +82,7 @@ def numbered(
     # The least size in each coordinate: that of most initial states, and a little of the largest, for those that start at 0.
     known = x0[np.isfinite(x0).all(axis=1)]
     least = np.median(np.abs(known), axis=0) if len(known) else np.ones(x0.shape[1])
-    own = least > np.finfo(x.dtype).eps ** 0.5 * least.max()
-    least = np.append(closeness * np.where(own, least, np.maximum(1e-3 * least.max(), 1e-30)), MODE)
+    least = np.append(closeness * np.maximum(sizes_of(least, 1e-3), 1e-30), MODE)
     labels = np.stack([_told_apart(each, closeness, most, least) for each in x])
 
     def sets_of() -> tuple[list, list]:

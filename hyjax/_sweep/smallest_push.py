@@ -42,6 +42,7 @@ from .._system.types import Params, Scalar, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .edge_state import bisected, comes_back, fates_of, THIN, tracked
 from .grid import grid_over, points_over
+from .matched import reach_of
 from .store import code_attributes
 
 if TYPE_CHECKING:
@@ -288,7 +289,8 @@ def smallest_push(
     of $u$. `instants`: times from the orbit's start at which the push may be; by default any. `edge`: the edge state, a
     `PeriodicOrbit` with one multiplier outside of the unit circle; by default that to which a trajectory on the border leads, as
     for `edge_state`. `largest`: the largest size that is tried, by default the largest coordinate of the orbit. `max_strides`,
-    `closeness`: as for `edge_state`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+    `closeness`: as for `edge_state`, by `largest` if that is more; at most a third of the distance to the edge state, and of
+    `largest`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** a `SmallestPush`, whose `gradient()` is that of the size. `result` is `optimum_not_found` where no minimum on the
     stable manifold of an edge state is smaller than the pushes that were seen to leave the basin. `ValueError` for an orbit or
@@ -314,7 +316,9 @@ def smallest_push(
     names = tuple(each for each in directions if isinstance(each, str))
     size = float(max(jnp.max(jnp.abs(each)) for each in (orbit.nodes, *orbit.arc_ends)))
     largest = size if largest is None else largest
-    near = closeness * max(size, largest)
+    size = max(size, largest)
+    # The largest push stands for the distance to an edge state that is not known.
+    near = min(_reach(closeness, size, orbit, edge), largest / 3)
     basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
     found: list[tuple[Any, Pushed]] = []
     for pushed in _arcs(orbit, directions, free, basin):
@@ -331,8 +335,13 @@ def smallest_push(
         lap = found[0][1].lap
         back = lambda x: fates_of(lap, basin.nodes, jnp.asarray(x), near, max_strides)
         pairs = (pushed.fates(np.stack(start))[1] for start, pushed in found[:STARTS])
-        led = (tracked(lap, (pair[0], pair[1]), back, max(size, largest), ROUNDS) for pair in pairs)
+        led = (tracked(lap, (pair[0], pair[1]), back, min(size, 10 * largest), ROUNDS) for pair in pairs)
         edge = next((each for each in led if each is not None), None)
+        if edge is not None and _reach(closeness, size, orbit, edge) < near:
+            return smallest_push(
+                orbit, directions=directions, where=where, instants=instants, edge=edge, largest=largest,
+                max_strides=max_strides, closeness=closeness, throw=throw,
+            )  # fmt: skip
     border = None if edge is None else border_of(edge)
     best = None if border is None else _least(found, border, instants is None)
     (inside, seen), pushed = found[0]
@@ -349,6 +358,12 @@ def smallest_push(
         certified, code, pushed, border, orbit, names,
     )  # fmt: skip
     return raise_failure("smallest_push", result) if throw else result
+
+
+def _reach(closeness: float, size: float, orbit: PeriodicOrbit, edge: PeriodicOrbit | None) -> float:
+    """How near to the orbit a state is to be, to have come back."""
+    nodes = np.asarray(orbit.nodes if edge is None else jnp.vstack([orbit.nodes, edge.nodes]))
+    return reach_of(closeness, size, nodes, (np.arange(len(nodes)) >= len(orbit.nodes)).astype(int))[0]
 
 
 def _arcs(orbit: PeriodicOrbit, directions: Sequence[str] | Array, free: tuple[int, ...], basin: Basin) -> list[Pushed]:
@@ -513,7 +528,8 @@ def _swept(least: SmallestPush, phases: Any, where: Where | None, values: Any) -
         codes[i] = int(code._value)
         if code != RESULTS.successful:
             continue
-        basin = pushed.basin._replace(nodes=jnp.asarray(orbit.nodes))
+        near = jnp.minimum(pushed.basin.near, _reach(np.inf, float(np.max(np.abs(edge.nodes))), orbit, edge))
+        basin = pushed.basin._replace(nodes=jnp.asarray(orbit.nodes), near=near)
         arcs, border = _arcs(orbit, least.names or pushed.directions, pushed.free, basin), border_of(edge)
         pushes, new = list(pushes), []
         for k in np.argsort(np.abs(at - pushes[0][0]), kind="stable"):

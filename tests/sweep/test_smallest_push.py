@@ -44,6 +44,33 @@ def test_the_smallest_push_in_closed_form(tmp_path):
     assert_array_equal(again.push, least.push)
 
 
+def near_wells():
+    """Wells at -g and g with the saddle 0 between them, beside a coordinate that goes to 1: the border is where x = 0 after laps,
+    x = 0 and x = g sqrt 3, nearer to the orbit than a hundredth of 1."""
+    wells = mapping(lambda x, p: jnp.stack([x[0] + x[0] * (1 - (x[0] / p["g"]) ** 2) / 2, x[1] / 2 + 0.5]), 2)
+    step, params = hj.ReturnMap(wells, sequence=("run",), integrator=ROLLED), {"g": jnp.array(1e-4)}
+    return [hj.periodic_orbit(step, jnp.array([x, 1.0, 0.0]), params) for x in (1e-4, 0.0)]
+
+
+@pytest.mark.medium
+def test_a_push_smaller_than_closeness_of_the_largest_coordinate():
+    least = hj.smallest_push(near_wells()[0], directions=("x0",), instants=(0.5,), largest=2.5e-4)
+    # Rounding beside a coordinate of 1.
+    assert_allclose(least.edge.x, [0, 1, 0], atol=1e-14)
+    assert_allclose(least.push, [1e-4 * (np.sqrt(3) - 1)], rtol=0, atol=1e-14)
+    assert least.certified <= 1e-10 and str(least.result) == "successful"
+
+
+@pytest.mark.slow
+def test_pushes_between_orbits_that_come_nearer_to_each_other():
+    orbit, saddle = near_wells()
+    least = hj.smallest_push(orbit, directions=("x0",), instants=(0.5,), largest=2.5e-4, edge=saddle)
+    assert_allclose(least.push, [1e-4 * (np.sqrt(3) - 1)], rtol=1e-11)
+    found = least.sweep(where=lambda p: p["g"], values=[1e-6], phases=[0.5])
+    assert_allclose(found["push"], [[[1e-6 * (np.sqrt(3) - 1)]]], rtol=1e-9)
+    assert found["certified"] <= 1e-9
+
+
 @pytest.mark.slow
 def test_the_gradient_of_the_size_in_closed_form():
     least = of_one()
