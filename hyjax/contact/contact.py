@@ -7,6 +7,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.programs import evaluate_alike
@@ -17,6 +18,10 @@ from .mechanism import Positions, Velocities
 Slip = Callable[[Time, Positions, Velocities, Params], Scalar]
 # A number, or a function that returns a leaf of the parameters.
 Coefficient = float | Array | Callable[[Params], Scalar]
+RANGES = {
+    "restitution": (0.0, 1.0), "static": (0.0, math.inf), "kinetic": (0.0, math.inf), "settle": (0.0, math.inf),
+    "tangential": (0.0, 1.0),
+}  # fmt: skip
 
 
 class Contact(eqx.Module):
@@ -44,7 +49,7 @@ class Contact(eqx.Module):
 
     A coefficient is a number, or a function `params -> ()` that returns a leaf of the parameters, such as
     `lambda p: p.friction`; only such a leaf can be swept or differentiated. Where it makes `static` less than `kinetic`, or
-    friction negative, a slip is `nonfinite`.
+    friction negative, a slip is `nonfinite`; so is an impact where $e$ or $e_t$ is not between 0 and 1.
 
     **Example:**
 
@@ -79,12 +84,10 @@ class Contact(eqx.Module):
                 "slips, static=math.inf; otherwise restrict the motion to a plane, or leave slip out for a frictionless contact."
             )
         self._check_friction()
-        for name, low, high in (
-            ("restitution", 0, 1), ("static", 0, math.inf), ("kinetic", 0, math.inf), ("settle", 0, math.inf),
-            ("tangential", 0, 1),
-        ):  # fmt: skip
+        for name, (low, high) in RANGES.items():
             value = getattr(self, name)
-            if isinstance(value, int | float) and not low <= value <= high:
+            known = isinstance(value, int | float | Array) and not isinstance(value, jax.core.Tracer)
+            if known and not np.all((low <= np.asarray(value)) & (np.asarray(value) <= high)):
                 raise ValueError(f"Contact: {name}={value!r} must lie between {low} and {high}.")
             if not (isinstance(value, int | float | Array) or callable(value) or value is None):
                 raise ValueError(
@@ -123,19 +126,20 @@ class Contact(eqx.Module):
         return self.slip is not None and not self.rough
 
 
-def coefficient(value: Coefficient | None, params: Params, like: Float[Array, "..."]) -> Scalar:
-    """A coefficient as an array, with the dtype of `like`; 0 where it is not given."""
-    number = value(params) if callable(value) else 0.0 if value is None else value
-    return jnp.asarray(number, like.dtype)
-
-
-def kinetic(contact: Contact, params: Params, like: Float[Array, "..."]) -> Scalar:
-    """The coefficient of kinetic friction; NaN where it is negative, or above the static one so that it would reverse a slip."""
-    value, most = (coefficient(each, params, like) for each in (contact.kinetic, contact.static))
+def coefficient(contact: Contact, name: str, params: Params, like: Float[Array, "..."]) -> Scalar:
+    """A coefficient as an array, with the dtype of `like`: 0 where it is not given; NaN where a function, or an array, is outside
+    its range, and where kinetic friction is above static friction, so that it would reverse a slip."""
+    value = getattr(contact, name)
+    number = jnp.asarray(value(params) if callable(value) else 0.0 if value is None else value, like.dtype)
+    # Numbers are checked when a contact is made; a negative `settle` is as zero.
+    if name == "settle" or (name != "kinetic" and not isinstance(value, Array) and not callable(value)):
+        return number
+    low, high = RANGES[name]
+    most = coefficient(contact, "static", params, like) if name == "kinetic" else high
     # Of two formulas for one number one may be larger by rounding.
-    right = (value >= 0) & (value <= most * (1 + 8 * float(jnp.finfo(like.dtype).eps)))
+    right = (number >= low) & (number <= most * (1 + 8 * float(jnp.finfo(like.dtype).eps)))
     # A factor, so that derivatives are NaN, too.
-    return value * jnp.where(right, 1, jnp.nan)
+    return number * jnp.where(right, 1, jnp.nan)
 
 
 def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:

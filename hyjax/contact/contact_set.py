@@ -18,7 +18,7 @@ from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem
 from .._system.types import Flag, Params, State, Time
-from .contact import coefficient, Contact, gap_rates, gaps, kinetic, tangents
+from .contact import coefficient, Contact, gap_rates, gaps, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .lemke import lemke
 from .mechanism import Mechanism
@@ -120,11 +120,7 @@ class ContactSet(eqx.Module):
 
     def numbers(self, name: str, params: Params, like: Array) -> Numbers:
         """A coefficient of all contacts, 0 where it is not given."""
-        each = [
-            ft.partial(kinetic, contact) if name == "kinetic" else ft.partial(coefficient, getattr(contact, name))
-            for contact in self.contacts
-        ]
-        return evaluate_alike(each, params, like)
+        return evaluate_alike([ft.partial(coefficient, contact, name) for contact in self.contacts], params, like)
 
     # Flow and guards
 
@@ -305,13 +301,14 @@ class ContactSet(eqx.Module):
         bounces = (rebound > 0) & (closing > settle) & rises(projected, rebound * closing, rows)
         # Of gaps that close together all bounce, or none.
         bounces = jnp.where(jnp.any(bounces), (rebound > 0) & (closing > 0), bounces)
-        rebound = jnp.where(bounces, rebound, 0)
+        # A coefficient out of its range is NaN, and remains so.
+        rebound = jnp.where(bounces | jnp.isnan(rebound), rebound, 0)
         tangential = jnp.where(bounces, number("tangential"), 0)[self.with_slip]
         gained = jnp.concatenate([jnp.where(poisson, 0, rebound), tangential]) * velocity
         # By Poisson's law an impact bounces at contacts that only touch, too.
         returned = jnp.where(poisson, number("restitution"), 0)
         strikes_back = strikes & (closing > settle) & rises(projected, jnp.max(returned) * closing, rows)
-        returned = jnp.where(jnp.any(strikes_back), returned, 0)
+        returned = jnp.where(jnp.any(strikes_back) | jnp.isnan(returned), returned, 0)
         largest = jnp.max(jnp.abs(velocity), initial=0)
         tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
         still = jnp.abs(velocity[rows]) <= 8 * tolerance * largest
@@ -339,7 +336,7 @@ class ContactSet(eqx.Module):
         if np.any(poisson):
             _, phases = jax.lax.scan(phase, begun, None, length=2)
             # Without a bounce the second phase is idle.
-            impulse, codes, opens, settled, fits = (jnp.where(jnp.any(returned > 0), *each[::-1]) for each in phases)
+            impulse, codes, opens, settled, fits = (jnp.where(~jnp.all(returned <= 0), *each[::-1]) for each in phases)
             fits &= phases[-1][0]
         else:
             _, (impulse, codes, opens, settled, fits) = phase(begun, None)

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Flag, Params, Scalar
-from .contact import coefficient, Contact, kinetic
+from .contact import coefficient, Contact
 from .projection import holding, Projection, sliding
 
 # The normal force, then the tangential force if the contact has a slip.
@@ -24,13 +24,15 @@ def stick(projected: Projection) -> Forces:
 
 def slide(contact: Contact, projected: Projection, side: Scalar, params: Params) -> Forces:
     """The force under which the gap stays closed, with kinetic friction against a slip of sign `side`."""
-    return sliding(projected.compliance, -projected.drift[0], kinetic(contact, params, projected.drift), side)
+    return sliding(
+        projected.compliance, -projected.drift[0], coefficient(contact, "kinetic", params, projected.drift), side
+    )
 
 
 def cone(contact: Contact, force: Forces, side: Scalar, params: Params) -> Scalar:
     r"""The distance to the face of the friction cone where a slip of sign $\sigma$ begins. $\mu_s f_n + \sigma f_t$."""
     normal, tangential = force
-    return coefficient(contact.static, params, force) * normal + side * tangential
+    return coefficient(contact, "static", params, force) * normal + side * tangential
 
 
 def gives_way(force: Forces) -> Scalar:
@@ -89,10 +91,11 @@ def rises(projected: Projection, rate: Array, row: int | slice) -> Array:
 
 def rebound(contact: Contact, projected: Projection, row: int, params: Params) -> Scalar:
     """The coefficient of restitution of an impact: 0 where the impact is plastic."""
-    number = lambda value: coefficient(value, params, projected.velocity)
-    restitution, closing = number(contact.restitution), -projected.velocity[row]
-    elastic = (closing > number(contact.settle)) & rises(projected, restitution * closing, row)
-    return jnp.where(elastic, restitution, 0)
+    number = lambda name: coefficient(contact, name, params, projected.velocity)
+    restitution, closing = number("restitution"), -projected.velocity[row]
+    elastic = (closing > number("settle")) & rises(projected, restitution * closing, row)
+    # A coefficient out of its range is NaN, and remains so.
+    return jnp.where(elastic | jnp.isnan(restitution), restitution, 0)
 
 
 def impact(contact: Contact, projected: Projection, params: Params) -> tuple[Forces, Flag, Scalar]:
@@ -106,13 +109,13 @@ def impact(contact: Contact, projected: Projection, params: Params) -> tuple[For
     """
     restitution = rebound(contact, projected, 0, params)
     elastic = restitution > 0
-    reversal = jnp.where(elastic, coefficient(contact.tangential, params, restitution), 0)
+    reversal = jnp.where(elastic, coefficient(contact, "tangential", params, restitution), 0)
     change = -projected.velocity * (1 + jnp.stack([restitution, reversal, reversal])[: projected.velocity.size])
     impulse, side = holding(projected.compliance, change), jnp.zeros_like(restitution)
     if contact.slips:
         way = gives_way(impulse)
         inside = cone(contact, impulse, way, params) >= 0
-        slips = sliding(projected.compliance, change[0], kinetic(contact, params, impulse), way)
+        slips = sliding(projected.compliance, change[0], coefficient(contact, "kinetic", params, impulse), way)
         impulse, side = jnp.where(inside, impulse, slips), jnp.where(inside, 0, way)
     # What has no solution is NaN without that code.
     good = gains_nothing(projected, impulse) | ~jnp.all(jnp.isfinite(impulse))

@@ -1,6 +1,7 @@
 """Impacts of several contacts: Newton's and Poisson's laws of restitution, and what they do not decide."""
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -175,6 +176,31 @@ def test_friction_by_parameters_that_would_reverse_a_slip(poisson):
     slopes = jax.vmap(jax.jacrev(velocity))(coefficients)
     assert_allclose(slopes[4, 0], [0, -1], rtol=0, atol=1e-15)
     assert np.isnan(slopes[0, 0, 1])
+
+
+@pytest.mark.parametrize("poisson", [False, True])
+def test_restitution_by_parameters_out_of_its_range(poisson):
+    """Two balls strike the floor at once, each by its own coefficient, with exact velocities and derivatives."""
+    ball, body = (
+        lambda k: Contact(lambda t, q, p: q[k], restitution=lambda p: p[k], poisson=poisson),
+        Mechanism(lambda q, p: jnp.eye(2)),
+    )
+    coefficients = jnp.array([[0.5, 0.25], [0.0, 0.5], [1.0, 1.0], [-0.5, 0.5], [1.5, 0.5], [0.5, -1e-9]])
+    velocity = lambda p: impact(body, jnp.zeros(2), jnp.array([-1.0, -2.0]), p, (ball(0), ball(1)))[0]
+    after = jax.vmap(velocity)(coefficients)
+    assert_allclose(after[:3], [[0.5, 0.5], [0, 1], [1, 2]], rtol=0, atol=1e-15)
+    assert [code_of_state(after[k]) for k in (3, 4, 5)] == ["nonfinite"] * 3
+    slope = jax.vmap(jax.jacfwd(velocity))(coefficients)
+    assert_allclose(slope[0], [[1, 0], [0, 2]], rtol=0, atol=1e-15)
+
+
+def test_the_slip_reversed_by_a_parameter_out_of_its_range():
+    body, grip = Mechanism(lambda q, p: jnp.eye(2)), dict(restitution=1.0, static=math.inf, tangential=lambda p: p)
+    foot = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], **grip)
+    velocity = lambda p: impact(body, jnp.zeros(2), jnp.array([0.4, -1.0]), p, foot)[0]
+    after = jax.vmap(velocity)(jnp.array([0.5, 1.1, -0.1]))
+    assert_allclose(after[0], [-0.2, 1], rtol=0, atol=1e-15)
+    assert [code_of_state(after[k]) for k in (1, 2)] == ["nonfinite", "nonfinite"]
 
 
 def velocities_by_enumeration(rows, v, friction):
