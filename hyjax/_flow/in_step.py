@@ -7,7 +7,8 @@ Otherwise the flow has a derivative for each order (see `bouligand_derivative`),
 All orders are followed at the point where the events meet, so that their states agree up to rounding if they agree at all. After
 each event the guards that remain must be zero and fall in the mode that results, and none after the last. The derivative of an
 order is the product of its saltation matrices, applied to the coordinates of the state and to one general variation of the
-parameters. A transition is taken once: a guard that has fired and is still zero, such as one of the time alone, is not due again.
+parameters. A transition is taken once: a guard that has fired and is still zero, such as one of the time alone, is not due again;
+nor is a clock in another mode.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Bool
 
 from .._numerics.trees import select, without_tangents
+from .._system.every import Clock
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, Time
@@ -153,12 +155,12 @@ class OwedEvents(eqx.Module):
         there = (self.left > 0) & (leaving >= 0) & ~self.spent[leaving]
         return jnp.where(there, self.close, -1)
 
-    def after(self, taken: Index, together: Mask, close: Time, brief: Flag) -> "OwedEvents":
-        """What is owed after the way `taken`, whose guard was met `together` with others within the time `close`.
-        **Arguments:** `brief`: whether the arc took no longer than events that are still to be taken."""
+    def after(self, taken: Bool[Array, " ways"], together: Mask, close: Time, brief: Flag) -> "OwedEvents":
+        """What is owed after a way whose guard was met `together` with others within the time `close`.
+        **Arguments:** `taken`: the ways of `taken_with`. `brief`: whether the arc took no longer than events that are still to be taken."""
         fresh = jnp.any(together)
         left = jnp.where(fresh, jnp.sum(together), jnp.where(brief, jnp.maximum(self.left - 1, 0), 0))
-        spent = (self.spent & ~fresh) | ((jnp.arange(self.spent.size) == taken) & (left > 0))
+        spent = (self.spent & ~fresh) | (taken & (left > 0))
         return OwedEvents(left, jnp.where(fresh, close, self.close), spent)
 
 
@@ -167,10 +169,28 @@ def nothing_owed(system: HybridSystem, dtype) -> OwedEvents:
     return OwedEvents(jnp.array(0), jnp.zeros((), dtype), jnp.zeros(sum(system.sizes), bool))
 
 
-def owed_after(impact: Impact, t: Time, owed: OwedEvents) -> OwedEvents:
+def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Bool[Array, " ways"]:
+    """The ways that a jump by the way `taken` takes: itself, and of a clock the ways that are the same clock in other modes, with
+    the same period and phase. Of several such clocks in one mode the first is that which is the first in the other, and so on."""
+    first, count = np.cumsum([0, *system.sizes]), sum(system.sizes)
+    own = jnp.arange(count) == taken
+    clocks = [
+        (k, each.source, each.guard) for k, each in enumerate(system.transitions) if isinstance(each.guard, Clock)
+    ]
+    if len({source for _, source, _ in clocks}) < 2:
+        return own
+    times = jnp.stack([jnp.stack(clock.times(params, dtype)) for *_, clock in clocks])
+    alike = jnp.all(times[:, None] == times, axis=-1)
+    sources, places = np.array([source for _, source, _ in clocks]), first[[k for k, *_ in clocks]]
+    rank = jnp.sum(alike & np.tril(sources[:, None] == sources, -1), axis=1)
+    return own.at[places].set(jnp.any(alike & (rank[:, None] == rank) & own[places], axis=1))
+
+
+def owed_after(system: HybridSystem, impact: Impact, t: Time, owed: OwedEvents, params: Params) -> OwedEvents:
     """What is owed after an impact at the end of an arc from the time `t`."""
     brief = stop_gradient(impact.t - t) <= 2 * owed.close
-    return owed.after(impact._way, impact._together, impact._close, brief)
+    taken = taken_with(system, impact._way, params, impact.t.dtype)
+    return owed.after(taken, impact._together, impact._close, brief)
 
 
 def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
@@ -234,7 +254,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
             columns_after = by_columns - delay[:, None] * (flow_after - drift)
             terms = jnp.abs(by_columns) + jnp.abs(delay)[:, None] * (jnp.abs(flow_after) + jnp.abs(drift))
             sizes_after = jnp.maximum(sizes[0], jnp.abs(z_after)), jnp.maximum(sizes[1], terms)
-            spent_after = spent | (jnp.arange(spent.size) == taken)
+            spent_after = spent | taken_with(automaton.system, taken, params, dtype)
             after = entered, z_after, columns_after, left - 1, sound, spent_after, sizes_after
             return select(left > 0, after, (mode, z, columns, left, sound, spent, sizes)), None
 

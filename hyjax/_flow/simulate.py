@@ -15,7 +15,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from .._numerics.eager import long_run, short_run, untransformed
 from .._numerics.linearize import linearizable
@@ -26,7 +26,7 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state, sized
-from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents
+from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents, taken_with
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
@@ -255,10 +255,12 @@ class Instant(eqx.Module):
     mode: Index
     z: Padded
 
-    def after(self, t: Time, end: Arrival, taken: Index, mode: Index, z: Padded) -> tuple["Instant", Flag]:
-        """The instant after the jump of an arc from the time `t`, by the way `taken`, and whether the jumps go on without
-        end: mode and state repeat earlier ones (Brent's method to find a cycle). Owed jumps are finitely many, and may leave mode
-        and state unchanged."""
+    def after(
+        self, t: Time, end: Arrival, taken: Bool[Array, " ways"], mode: Index, z: Padded
+    ) -> tuple["Instant", Flag]:
+        """The instant after the jump of an arc from the time `t`, by the ways `taken` (`taken_with`), and whether the jumps
+        go on without end: mode and state repeat earlier ones (Brent's method to find a cycle). Owed jumps are finitely many, and
+        may leave mode and state unchanged."""
         brief = stop_gradient(end.t - t) <= 2 * self.owed.close
         goes_on = end.at_once & (self.owed.left == 0)
         owed = self.owed.after(taken, end.together, end.close, brief)
@@ -344,7 +346,7 @@ def flow_arc(
 
 
 def leave_arc(
-    automaton: Automaton, now: ArcStart, last: Flag, end: Arrival, taken: Index, z_after: Padded
+    automaton: Automaton, now: ArcStart, last: Flag, end: Arrival, taken: Index, z_after: Padded, params: Params
 ) -> tuple[ArcStart, ArcRow]:
     """The start of the next arc. **Arguments:** `now`: the start of the arc. `last`: no jump may follow. `z_after`: the state
     after the way `taken`."""
@@ -354,7 +356,9 @@ def leave_arc(
     for failed, failure in why:
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
     target = automaton.target(jnp.maximum(taken, 0))
-    instant, endless = now.instant.after(now.t, end, taken, target, z_after)
+    instant, endless = now.instant.after(
+        now.t, end, taken_with(automaton.system, taken, params, end.t.dtype), target, z_after
+    )
     result = choose(endless & (result == RESULTS.successful), RESULTS.zeno, result)
     jumps = met & (result == RESULTS.successful)
     after = ArcStart(
@@ -377,7 +381,7 @@ def follow_arc(
     """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
     end, taken = flow_arc(automaton, now, start, t1, params, integrator)
     z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
-    return leave_arc(automaton, now, last, end, taken, z_after)
+    return leave_arc(automaton, now, last, end, taken, z_after, params)
 
 
 def _scan(

@@ -385,7 +385,7 @@ def _arc_equations(
             start, owed = start
             within = None if owed is None else owed.within(jnp.array(problem.system.ways_out(mode)))
             impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator, expected, within)
-            owed = None if owed is None else owed_after(impact, start[0], owed)
+            owed = None if owed is None else owed_after(problem.system, impact, start[0], owed, params)
             (impact,) = without_order(problem.system, (mode,), may, (impact,), params)
             wrong = (impact.result == RESULTS.successful) & (impact._way != expected)
             code = choose(wrong, RESULTS.unexpected_transition, impact.result)

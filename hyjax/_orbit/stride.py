@@ -71,7 +71,7 @@ def run_stride(
         t, x, owed = now
         within = None if owed is None else owed.within(out)
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
-        owed = None if owed is None else owed_after(impact, t, owed)
+        owed = None if owed is None else owed_after(system, impact, t, owed, params)
         transition, member = system.numbers(jnp.asarray(expected))
         # Of a family whichever guard has fallen: see `_in_order`.
         same = impact.transition == transition

@@ -161,7 +161,7 @@ def predict(
             taken = jnp.where(taken >= 0, taken, flow.way(at, k))
         z_after = flow.jump(t, z, jnp.maximum(taken, 0), params)
         target = flow.target(jnp.maximum(taken, 0))
-        after, row = leave_arc(flow, now, events >= max_jumps, arrival, met, z_after)
+        after, row = leave_arc(flow, now, events >= max_jumps, arrival, met, z_after, params)
         after = select(leap, first_arc(flow, z_after, target, now.t, until), after)
         jumped, ended = (stage == _ARC) & row.jumped, (stage == _ARC) & after.done
         t_last, z_last, mode_last, way_last, events = last = select(

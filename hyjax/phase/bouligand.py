@@ -13,8 +13,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.check import check_params, check_state, sized
+from .._flow.in_step import taken_with
 from .._flow.jump import reset, saltation_matrix
 from .._results.shown import Shown
+from .._system.every import Clock
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State, Time
 
@@ -114,12 +116,14 @@ def bouligand_derivative(
             "outside jit."
         )
 
-    def falling(mode: str, x: State) -> dict[int, tuple[Array, Scalar]]:
-        """Gradient and rate of each guard of the mode that is zero and falling."""
+    def falling(mode: str, x: State, taken: tuple[int, ...]) -> dict[int, tuple[Array, Scalar]]:
+        """Gradient and rate of each guard of the mode that is zero and falling; not of a clock that has ticked."""
         field = system.mode(mode).vector_field(t, x, params)
-        found = {}
+        found, ticked = {}, [taken_with(system, jnp.array(k), params, x.dtype) for k in taken]
         for i in system.ways_out(mode):
             transition = system.way(i)
+            if isinstance(transition.guard, Clock) and any(ways[i] for ways in ticked):
+                continue
             guard = lambda t, x, g=transition.guard: g(t, x, params)
             slope, gradient = jax.jacfwd(guard, argnums=(0, 1))(t, x)
             rate = slope + gradient @ field
@@ -131,7 +135,7 @@ def bouligand_derivative(
     chains = []
 
     def follow(mode: str, x: State, matrix: Array, taken: tuple[int, ...], times: tuple, rivals: tuple):
-        there = falling(mode, x)
+        there = falling(mode, x, taken)
         if not there:
             chains.append((taken, mode, x, matrix, times, rivals))
             return

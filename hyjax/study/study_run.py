@@ -88,7 +88,7 @@ def study_run(
         now, seen, jumps = carry
         end, taken = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, seen))
         z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
-        after, row = leave_arc(automaton, now, jumps >= max_jumps, end, taken, z_after)
+        after, row = leave_arc(automaton, now, jumps >= max_jumps, end, taken, z_after, params)
         return after, end.seen, jumps + row.jumped.astype(jumps.dtype)
 
     none = jnp.zeros((), z0.dtype)

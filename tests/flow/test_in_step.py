@@ -305,6 +305,47 @@ def test_an_event_that_was_taken_in_step_is_due_again(first):
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("clocks", ["one", "each its own"])
+def test_a_clock_that_has_ticked_is_not_due_in_another_mode(clocks):
+    """A guard leads to another mode at the time of a tick: one tick is counted, whichever comes first."""
+    count = lambda t, x, p: jnp.stack([x[0], x[1] + 1])
+    mode = hj.Mode(lambda t, x, p: jnp.ones(1), ("x",), held=("ticks",))
+    own = [hj.every(lambda p: p, count, source="a"), hj.every(lambda p: 1.0 * p, count, source="b")]
+    ways = [hj.Transition("a", "b", lambda t, x, p: 1 - x[0], same)]
+    system = hj.HybridSystem({"a": mode, "b": mode}, ways + ([hj.every(1.0, count)] if clocks == "one" else own))
+    ran = hj.simulate(system, jnp.zeros(2), jnp.array(1.0), mode="a", t1=2.5, max_jumps=5, integrator=ROLLED)
+    assert ran.result == "successful" and ran.mode_names[-1] == "b" and int(ran.jumps) == 3
+    assert_allclose(ran.x, [2.5, 2.0], atol=1e-14)
+
+
+def phase_locked_loop():
+    """A loop of which the edges of a clock and of an oscillator switch the current of a pump, with a resistor p[1]."""
+    field = lambda pump: lambda t, x, p: jnp.stack([x[1] + pump * p[1], pump * p[0]])
+    modes = {name: hj.Mode(field(pump), ("phase", "voltage")) for name, pump in (("down", -1), ("idle", 0), ("up", 1))}
+    ticks = [hj.every(1.0, same, source=a, target=b) for a, b in (("down", "idle"), ("idle", "up"), ("up", "up"))]
+    edge, wrap = lambda t, x, p: 1 - x[0], lambda t, x, p: jnp.stack([x[0] - 1, x[1]])
+    edges = [hj.Transition(a, b, edge, wrap) for a, b in (("down", "down"), ("idle", "down"), ("up", "idle"))]
+    return hj.HybridSystem(modes, (*ticks, *edges))
+
+
+@pytest.mark.medium
+def test_a_locked_loop():
+    """In lock both edges fall together. Without the resistor their order is without effect: a phase that is late by d lasts a
+    current for the time d, in either order."""
+    loop, locked = phase_locked_loop(), jnp.array([0.5, 1.0])
+    step = hj.ReturnMap(loop, section=hj.Stroboscope("idle", 1.0, phase=0.5), integrator=ROLLED)
+    half = np.array([[1, 0.5], [0, 1.0]])
+    free, damped = jnp.array([0.3, 0.0]), jnp.array([0.3, 0.4])
+    assert_allclose(step.jacobian(locked, free), half @ np.array([[1, 0], [-0.3, 1]]) @ half, atol=1e-13)
+    # With the resistor the phase runs at 1.4 or 0.6 while the current flows.
+    assert step(locked, damped, throw=False).result == "simultaneous_guards"
+    there = hj.phase.bouligand_derivative(loop, "idle", 1.0, jnp.ones(2), damped)
+    late, early = (there(jnp.array([d, 0.0])) for d in (-1.0, 1.0))
+    assert_allclose(late, [-1 / 1.4, 0.3 / 1.4], atol=1e-14)
+    assert_allclose(early, [0.6, -0.3], atol=1e-14)
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize("name", CASES)
 def test_in_step_as_the_bouligand_derivative_says(name):
     """Where its matrices agree the run goes on, with that matrix; where they do not, the code stays."""
