@@ -157,7 +157,8 @@ class OwedEvents(eqx.Module):
 
     def after(self, taken: Bool[Array, " ways"], together: Mask, close: Time, brief: Flag) -> "OwedEvents":
         """What is owed after a way whose guard was met `together` with others within the time `close`.
-        **Arguments:** `taken`: the ways of `taken_with`. `brief`: whether the arc took no longer than events that are still to be taken."""
+        **Arguments:** `taken`: the ways of `taken_with`. `brief`: whether the arc took no longer than events that are still to be
+        taken."""
         fresh = jnp.any(together)
         left = jnp.where(fresh, jnp.sum(together), jnp.where(brief, jnp.maximum(self.left - 1, 0), 0))
         spent = (self.spent & ~fresh) | (taken & (left > 0))
