@@ -14,7 +14,7 @@ from .types import Params, Scalar, State, Time
 Number = Callable[[Params], Scalar] | Array | float | int
 
 
-def _plain(value: Number) -> Number:
+def plain_number(value: Number) -> Number:
     """A number of Python, with which a system has a hash."""
     return value if callable(value) or isinstance(value, jax.core.Tracer) else float(value)
 
@@ -25,8 +25,8 @@ class Clock(eqx.Module):
     A flow takes the tick that comes first after its start (`ahead`), so that the guard is linear in time.
     """
 
-    period: Number = eqx.field(converter=_plain)
-    phase: Number = eqx.field(converter=_plain, default=0.0)
+    period: Number = eqx.field(converter=plain_number)
+    phase: Number = eqx.field(converter=plain_number, default=0.0)
 
     def __check_init__(self):
         for name, least in (("period", 0.0), ("phase", -math.inf)):

@@ -9,7 +9,7 @@ import jax.core
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .every import Clock
+from .every import Clock, Number, plain_number
 from .system import Guard, HybridSystem, Reset, unchanged
 from .types import Params, Scalar, State, Time
 
@@ -68,8 +68,8 @@ class Stroboscope(eqx.Module):
     """
 
     mode: str = eqx.field(static=True)
-    period: Callable[[Params], Scalar] | float | int
-    phase: Callable[[Params], Scalar] | float | int = 0.0
+    period: Number = eqx.field(converter=plain_number)
+    phase: Number = eqx.field(converter=plain_number, default=0.0)
 
     def __check_init__(self):
         if not callable(self.period) and not self.period > 0:

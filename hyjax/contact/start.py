@@ -95,7 +95,10 @@ def _mode(system: HybridSystem, closed: Closed, t: Time, x0: State, params: Para
     _refuse(x0, ("the contact",), (distance < -near) & (rate <= still), touches & (rate < -still), jnp.array(False))
     for name in ("C", "S", "S+", "S-"):
         domain = system.modes[name].domain if name in system.modes else None
-        if isinstance(domain, Closed) and bool(domain.admits(t, x0, params, tolerances)):
+        if not isinstance(domain, Closed) or not bool(domain.admits(t, x0, params, tolerances)):
+            continue
+        # In Painlevé's paradox no force keeps the contact closed; without force it opens, or there is no solution.
+        if np.all(np.isfinite(system.modes[name].vector_field(t, x0, params))):
             return name
     presses = pull < -(float(jnp.finfo(x0.dtype).eps) ** 0.5) * jnp.linalg.norm(
         projected.jacobian[0]

@@ -282,6 +282,15 @@ def test_a_phase_of_the_stroboscope():
         hj.Stroboscope("on", 1.0, phase=float("nan"))
 
 
+@pytest.mark.parametrize("number", [float, np.float64, jnp.asarray])
+def test_numbers_of_a_stroboscope_are_of_any_kind(number):
+    """They belong to the structure of a system: an array there would be a warning, and a system of its own in every call."""
+    section = hj.Stroboscope("on", number(1.0), phase=number(0.25))
+    assert section == hj.Stroboscope("on", 1.0, phase=0.25) and hash(section) == hash(
+        hj.Stroboscope("on", 1.0, phase=0.25)
+    )
+
+
 @pytest.mark.slow
 def test_orbits_at_a_phase():
     """A half-wave rectifier of p sin t begins to conduct at t = 0, when a stroboscope without phase would look. From 0 the
