@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hyjax as hj
+from hyjax.certify.enclosed_map import EnclosedMap
 from hyjax.certify.piece_images import PieceImages
 from hyjax.certify.polygon import from_supports
 from hyjax.models import simplest_walker as walker

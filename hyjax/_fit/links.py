@@ -63,19 +63,16 @@ class Measured(eqx.Module):
         return jnp.append(jnp.reshape(t, 1), self.of_mode(mode, t, z, params))
 
 
-class Observed(eqx.Module):
-    """What is measured in a mode, as a function `(t, x, params)`. **Attributes:** `functions`: one for each quantity, or the
-    place of a coordinate, or `None` of a quantity that the mode does not have."""
+def _observed(functions: tuple[Callable | int | None, ...], t: Time, x: State, params: Params) -> Quantities:
+    """What is measured in a mode. **Arguments:** `functions`: one for each quantity, or the place of a coordinate, or `None` of
+    a quantity that the mode does not have."""
 
-    functions: tuple[Callable | int | None, ...]
+    def one(each):
+        if each is None:
+            return jnp.zeros_like(t)
+        return x[each] if isinstance(each, int) else each(t, x, params)
 
-    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " quantities"]:
-        def one(each):
-            if each is None:
-                return jnp.zeros_like(t)
-            return x[each] if isinstance(each, int) else each(t, x, params)
-
-        return jnp.stack([jnp.asarray(one(each), x.dtype) for each in self.functions] or [t])[: len(self.functions)]
+    return jnp.stack([jnp.asarray(one(each), x.dtype) for each in functions] or [t])[: len(functions)]
 
 
 def measured_of(
@@ -88,7 +85,8 @@ def measured_of(
 
     of_modes = [mode.coordinates for mode in system.modes.values()]
     places = [[each.index(name) if name in each else None for name in own] for each in of_modes]
-    seen = [Observed(tuple(observed.get(*pair) for pair in zip(own[1:], row[1:], strict=True))) for row in places]
+    named = [tuple(observed.get(*pair) for pair in zip(own[1:], row[1:], strict=True)) for row in places]
+    seen = [eqx.Partial(_observed, functions) for functions in named]
     given = dict(zip(system.names, seen, strict=True))
     of_mode = functions_by_mode(
         system, given, (params,), (len(names) - 1,), t, dtype, "fit: observe", "and each must return a number"

@@ -47,7 +47,12 @@ _SIN_ALONE = (
 _HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 
 
-def _horner(coefficients: tuple[float, ...], z: Array) -> Array:
+def horner(coefficients: tuple[float, ...], z: Array) -> Array:
+    r"""$\sum_i c_i z^i$, from the last coefficient down.
+
+    Where the moduli of the terms fall by the factor $\theta$ or faster, the rounding is at most $2u|c_0| / (1 - \theta)^2$: the
+    term $i$ passes the rounding of its coefficient, $i$ products and $i + 1$ sums, and $\sum_i (2i + 2)\theta^i$ is that.
+    """
     total = jnp.full_like(z, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         total = total * z + coefficient
@@ -67,8 +72,8 @@ def _by_polynomials(x: Array) -> tuple[Array, Array]:
     quadrant = jnp.round(x * (2 / jnp.pi))
     r = _less(x, quadrant)
     z = r * r
-    sine = r + r * (z * _horner(_SIN, z))
-    cosine = 1 - (0.5 * z - z * z * _horner(_COS, z))
+    sine = r + r * (z * horner(_SIN, z))
+    cosine = 1 - (0.5 * z - z * z * horner(_COS, z))
     q = quadrant - 4 * jnp.floor(quadrant / 4)
     odd = (q == 1) | (q == 3)
     s = jnp.where(odd, cosine, sine)
@@ -94,7 +99,7 @@ def _alternating(r: Array, turns: Array) -> Array:
     half = 0.5 * turns
     r = r * (1 - 4 * (half - jnp.floor(half)))
     z = r * r
-    return r + r * (z * _horner(_SIN_ALONE, z))
+    return r + r * (z * horner(_SIN_ALONE, z))
 
 
 def _by_dtype(x: Array, double: Callable, other: Callable) -> Any:

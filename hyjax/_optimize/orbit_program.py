@@ -8,6 +8,7 @@ same sign may be neighbours too: the way from one orbit to the next must have th
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +27,7 @@ from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
 from .._results.failure import codes_only
 from .._system.results import choose, RESULTS
 from .._system.types import Flag, Params, Scalar
-from .._system.where import leaf_names, selected_leaves, Where
+from .._system.where import leaf_names, selected_leaves, Where, with_leaves
 from .constraint import Constraint, Objective
 from .nonlinear_program import Sample, sampled
 
@@ -68,15 +69,10 @@ class Unknowns(eqx.Module):
 
     def params_at(self, u: Float[Array, " n"]) -> Params:
         """The parameters with the unknowns `u`."""
-        leaves, tree = jax.tree.flatten(self.params)
-        values, place = u * self.scale, 0
-        for i in self.free:
-            shape, size = jnp.shape(leaves[i]), jnp.size(leaves[i])
-            dtype = jnp.result_type(leaves[i])
-            part = values[place : place + size].reshape(shape)
-            leaves[i] = part.astype(dtype) if jnp.issubdtype(dtype, jnp.floating) else part
-            place += size
-        return jax.tree.unflatten(tree, leaves)
+        shapes = [jnp.shape(jax.tree.leaves(self.params)[i]) for i in self.free]
+        places, values = itertools.accumulate(map(math.prod, shapes), initial=0), u * self.scale
+        parts = [values[i:j].reshape(shape) for (i, j), shape in zip(itertools.pairwise(places), shapes, strict=True)]
+        return with_leaves(self.params, self.free, parts)
 
     @property
     def names(self) -> list[str]:

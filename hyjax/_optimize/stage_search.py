@@ -184,9 +184,8 @@ def _with_next_trial(program: StageProgram, method: InteriorPoint, state: StageS
     again = (state.rejected > 0) & ~stuck
 
     def new():
-        direction = newton_direction(program, point, sample, mu, state.shift, restoring)
-        primal, dual = longest(point, direction.step, mu)
-        return direction.step, direction.slope, primal, dual, direction.shift
+        step, slope, shift = newton_direction(program, point, sample, mu, state.shift, restoring)
+        return step, slope, *longest(point, step, mu), shift
 
     def old():
         return state.step, state.slope, state.fraction / 2, state.dual, jnp.zeros_like(state.shift)

@@ -224,17 +224,9 @@ def residual(program: StageProgram, point: Staged, sample: StageSample, mu: Scal
     return jnp.maximum(primal, worst((*stationary, *products)) / scale), primal
 
 
-class StageDirection(NamedTuple):
-    """A step of all variables, the decrease of the barrier function that it promises, and the multiple of the identity."""
-
-    step: Staged
-    slope: Scalar
-    shift: Scalar
-
-
 def newton_direction(
     program: StageProgram, point: Staged, sample: StageSample, mu: Scalar, last: Scalar, restoring: Flag
-) -> StageDirection:
+) -> tuple[Staged, Scalar, Scalar]:
     """The direction towards the solution of the barrier problem for `mu`.
 
     **Arguments:** `last`: the last shift that was needed, zero before the first. `restoring`: whether the
@@ -256,7 +248,7 @@ def newton_direction(
     # Of a slack that grows from almost nothing the logarithm: the derivative promises what no step can hold.
     gain = lambda step, slack: jnp.sum(jnp.where(step > 0, jnp.log1p(jnp.maximum(step, 0) / slack), step / slack))
     barrier = mu * (gain(step.slack, point.slack) + gain(step.ending_slack, point.ending_slack))
-    return StageDirection(step, sample.gradient @ step.states[-1] - barrier, shift)
+    return step, sample.gradient @ step.states[-1] - barrier, shift
 
 
 def _step(program: StageProgram, point: Staged, sample: StageSample, mu, shift, restoring) -> tuple[Staged, Flag]:

@@ -1,6 +1,6 @@
 """The lens `where`: a function that selects the leaves of the parameters that vary."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import jax
@@ -13,9 +13,9 @@ from .types import Params
 Where = Callable[[Params], PyTree]
 
 
-def with_leaves(params: Params, free: tuple[int, ...], values: Array) -> Params:
-    """The parameters with the leaves of indices `free` set to `values`, shape `(free,)`, each in the dtype of its leaf, or of the
-    value for a leaf that is a whole number."""
+def with_leaves(params: Params, free: tuple[int, ...], values: Array | Sequence[Array]) -> Params:
+    """The parameters with the leaves of indices `free` set to `values`, one for each, in the dtype of the leaf, or of the value
+    for a leaf that is a whole number."""
     leaves, tree = jax.tree.flatten(params)
     for i, value in zip(free, values, strict=True):
         dtype = jnp.result_type(leaves[i])

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._numerics.fast import horner
 from .rounding import enclosure, EPS, not_negative, points, UNSURE, up
 
 # Polynomials and powers of two, the parts of which the elementary functions are made.
@@ -21,18 +22,6 @@ from .rounding import enclosure, EPS, not_negative, points, UNSURE, up
 # 1.5 * 2^52: the last bits of the sum of it and an integer k, |k| < 2^51, are those of k.
 _INTEGER_BITS = 6755399441055744.0
 _INTEGER_PATTERN = 0x4338000000000000
-
-
-def horner(coefficients: tuple[float, ...], z: Float[Array, "..."]) -> Float[Array, "..."]:
-    r"""$\sum_i c_i z^i$, from the last coefficient down.
-
-    Where the moduli of the terms fall by the factor $\theta$ or faster, the rounding is at most $2u|c_0| / (1 - \theta)^2$: the
-    term $i$ passes the rounding of its coefficient, $i$ products and $i + 1$ sums, and $\sum_i (2i + 2)\theta^i$ is that.
-    """
-    total = jnp.full_like(z, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total = total * z + coefficient
-    return total
 
 
 def integer(k: Float[Array, "..."]) -> Int[Array, "..."]:

@@ -11,9 +11,10 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int
 
 from .._numerics.programs import evaluate_alike
+from .._numerics.trees import without_tangents
 from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem
@@ -366,7 +367,7 @@ class ContactSet(eqx.Module):
         ]
         if not self.may_depend or not of.size or math.prod(map(len, ways)) > _FEW:
             return jnp.array(True)
-        compliance, motion, given, params = _cut((compliance, motion, given, params))
+        compliance, motion, given, params = without_tangents((compliance, motion, given, params))
         eps = float(jnp.finfo(motion.dtype).eps)
         still = eps**0.6 * jnp.max(jnp.abs(motion))
 
@@ -414,7 +415,7 @@ class ContactSet(eqx.Module):
         Source: Stewart, Trinkle (1996), *An implicit time-stepping scheme for rigid body dynamics with inelastic collisions and
         Coulomb friction*, Int. J. Numer. Methods Eng. 39.
         """
-        compliance, motion, given, params = _cut((compliance, motion, given, params))
+        compliance, motion, given, params = without_tangents((compliance, motion, given, params))
         static, kinetic = (jnp.minimum(self.numbers(name, params, motion), _ROUGH) for name in ("static", "kinetic"))
 
         def ask(now):
@@ -540,7 +541,3 @@ class ContactSet(eqx.Module):
         codes, _, fits, _ = self.choose(projected.compliance, projected.drift, roles, params)
         fits &= jnp.all((codes[self.with_slip] != STUCK) | (jnp.abs(projected.velocity) <= still)[count:])
         return codes, (gaps < -near[:count]) & (rates <= still[:count]), touches & (rates < -still[:count]), fits
-
-
-def _cut(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)

@@ -299,19 +299,14 @@ class Plane(eqx.Module):
         return -(x[:k] - jnp.array(self.origin, x.dtype)[:k]) @ jnp.array(self.normal, x.dtype)
 
 
-class Onto(eqx.Module):
+def _onto(surfaces: tuple[Guard, ...], plane: Plane, t: Time, x: State, params: Params) -> State:
     """A reset on a plane, back to the surfaces along which a mode slides: its flow only keeps their functions."""
-
-    surfaces: tuple[Guard, ...]
-    plane: Plane
-
-    def __call__(self, t: Time, x: State, params: Params) -> State:
-        normal = jax.grad(lambda x: self.plane(t, x, params))(x)
-        for surface in self.surfaces:
-            value, up = jax.value_and_grad(lambda x, h=surface: jnp.asarray(h(t, x, params), x.dtype))(x)
-            up = up - normal * (normal @ up) / (normal @ normal)
-            x = x - value * up / (up @ up)
-        return x
+    normal = jax.grad(lambda x: plane(t, x, params))(x)
+    for surface in surfaces:
+        value, up = jax.value_and_grad(lambda x, h=surface: jnp.asarray(h(t, x, params), x.dtype))(x)
+        up = up - normal * (normal @ up) / (normal @ normal)
+        x = x - value * up / (up @ up)
+    return x
 
 
 def section_through(system: HybridSystem, mode: str, x: State, left: Complex[Array, " k"]) -> Section:
@@ -319,4 +314,4 @@ def section_through(system: HybridSystem, mode: str, x: State, left: Complex[Arr
     eigenvector. **Arguments:** `left`: the left eigenvector."""
     plane = Plane(tuple(np.asarray(x).tolist()), tuple(np.asarray(left.imag).tolist()))
     surfaces = tuple(sliding_surfaces(system, mode))
-    return Section(mode, plane, Onto(surfaces, plane) if surfaces else unchanged)
+    return Section(mode, plane, eqx.Partial(_onto, surfaces, plane) if surfaces else unchanged)

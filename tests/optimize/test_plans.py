@@ -438,7 +438,7 @@ def test_a_newton_step_is_that_of_the_whole_system():
     )  # fmt: skip
     mu, zero = jnp.array(0.1), jnp.array(0.0)
     sample = stages_evaluate(program, point)
-    found = stages_newton_direction(program, point, sample, mu, zero, jnp.array(False))
+    step, _, shift = stages_newton_direction(program, point, sample, mu, zero, jnp.array(False))
 
     def conditions(point):
         sample = stages_evaluate(program, point)
@@ -457,14 +457,14 @@ def test_a_newton_step_is_that_of_the_whole_system():
         return jnp.concatenate([part.ravel() for part in parts])
 
     # The shift is a multiple of the identity in all states and inputs.
-    moves, none = found.step.states, jnp.zeros_like
+    moves, none = step.states, jnp.zeros_like
     shifted = (
-        none(sample.gap), none(sample.equal), none(sample.rows), none(sample.ending), moves[1:-1], found.step.inputs, moves[-1],
+        none(sample.gap), none(sample.equal), none(sample.rows), none(sample.ending), moves[1:-1], step.inputs, moves[-1],
         moves[0] @ sizes.embedding, none(point.slack), none(point.ending_slack),
     )  # fmt: skip
-    value, along = jax.jvp(conditions, (point,), (found.step,))
-    along = along + found.shift * jnp.concatenate([part.ravel() for part in shifted])
-    assert_allclose(along, -value, atol=1e-8 * float(jnp.max(jnp.abs(found.step.costates))))
+    value, along = jax.jvp(conditions, (point,), (step,))
+    along = along + shift * jnp.concatenate([part.ravel() for part in shifted])
+    assert_allclose(along, -value, atol=1e-8 * float(jnp.max(jnp.abs(step.costates))))
     worst, primal = residual(program, point, sample, mu)
     assert worst >= primal > 0
 
