@@ -84,8 +84,8 @@ class Fitted(Shown):
 
     @property
     def mean_square(self) -> Scalar:
-        """Of the residuals, per degree of freedom: near 1 where the deviations are known and the model is right; where they are
-        estimated, in the units of the data."""
+        """The mean square of the residuals, per degree of freedom: near 1 where the deviations are known and the model
+        is right; where they are estimated, in the units of the data."""
         return self.deviation**2 if self.estimated else self.chi_square / self.degrees.astype(self.chi_square.dtype)
 
     @property
@@ -305,7 +305,7 @@ def fit_table(fit: Fitted) -> Table:
 
 @short_run
 def _hessian(fit: Fitted, values: Array) -> Array:
-    """Of half the sum of squares, in units of the weights."""
+    """The Hessian of half the sum of squares, in units of the weights."""
 
     def half_square(values):
         problem, free, _ = fit._unconstrained(values)

@@ -37,7 +37,7 @@ class ResidualRows(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, int, int]:
-        """How many numbers a start has, a free state, and the parameters."""
+        """The sizes of a start, of a free state and of the parameters."""
         (*_, size, columns), n = self.gaps.shape, self.others.shape[1] - 1
         return columns - 1 - n - size, size, n
 
@@ -61,7 +61,7 @@ class Free(NamedTuple):
 
     @property
     def first(self) -> Float[Array, " numbers"]:
-        """Of the parameters and the starts."""
+        """The numbers of the parameters, then those of the starts."""
         return jnp.append(self.theta, self.start)
 
 

@@ -135,7 +135,7 @@ class FitProblem(eqx.Module):
         return x if self.closing is None else reset(self.closing.closing_way, time, x, params)
 
     def chain(self, free: Free) -> LinkChain:
-        """All links."""
+        """The links of all records, as the model predicts them."""
         start, own = self.start, self.start.at(free.start)
         arrays, rest = eqx.partition(self.params, eqx.is_array)
 
@@ -236,7 +236,8 @@ class FitProblem(eqx.Module):
         return self._signals(self.links.values, self.links.sample_values).max()
 
     def change(self) -> Scalar:
-        """The same of a link alone, where the times begin anew, and of the measured quantity that has the least."""
+        """The largest ratio of a measurement to its deviation, of links whose times begin at their start, for the measured
+        quantity for which it is least."""
         links = self.links
         since = lambda values, start: values.at[..., 0].add(-start)
         ratios = self._signals(since(links.values, links.start), since(links.sample_values, links.start[..., None]))

@@ -326,7 +326,7 @@ def _leading(
 
 
 def _transitions(guards: Mask, is_limit: np.ndarray) -> Mask:
-    """Those of the guards that have a transition."""
+    """The guards that have a transition, without the limits of a domain."""
     return guards & ~is_limit if is_limit.any() else guards
 
 

@@ -89,7 +89,7 @@ def hidden_turn(
 
 
 def no_turn(end: GuardValues) -> tuple[Flag, Flag, Scalar, Mask]:
-    """`hidden_turn` where no cubic turns."""
+    """The result of `hidden_turn` where no cubic turns."""
     no = jnp.array(False)
     return no, no, end.dt, jnp.zeros_like(end.g, bool)
 

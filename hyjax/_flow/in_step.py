@@ -156,7 +156,7 @@ class OwedEvents(eqx.Module):
         return jnp.where(there, self.close, -1)
 
     def after(self, taken: Bool[Array, " ways"], together: Mask, close: Time, brief: Flag) -> "OwedEvents":
-        """What is owed after a way whose guard was met `together` with others within the time `close`.
+        """The events that are owed after a way whose guard was met `together` with others within the time `close`.
         **Arguments:** `taken`: the ways of `taken_with`. `brief`: whether the arc took no longer than events that are still to be
         taken."""
         fresh = jnp.any(together)
@@ -188,7 +188,7 @@ def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Boo
 
 
 def owed_after(system: HybridSystem, impact: Impact, t: Time, owed: OwedEvents, params: Params) -> OwedEvents:
-    """What is owed after an impact at the end of an arc from the time `t`."""
+    """The events that are owed after an impact at the end of an arc from the time `t`."""
     brief = stop_gradient(impact.t - t) <= 2 * owed.close
     taken = taken_with(system, impact._way, params, impact.t.dtype)
     return owed.after(taken, impact._together, impact._close, brief)

@@ -93,7 +93,7 @@ def integrate(
     straight, short_step = stretches(takes_stiff(integrator.solver), integrator.fixed, exact, x0.dtype)
 
     def last_stretch(inputs: PyTree, t, x, f, end: Ending):
-        """From the end of the last step to the surface."""
+        """The stretch from the end of the last step to the surface."""
         field, surfaces, *_, args = inputs
         shift = jnp.where(end.event >= 0, end.shift, 0)
         if not surfaces.count or short_step <= straight:

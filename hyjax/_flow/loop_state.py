@@ -126,5 +126,5 @@ class Course:
 
     @property
     def stretches(self) -> tuple[float, float]:
-        """See `stretches` in `crossing.py`."""
+        """The fractions of a step that `stretches` in `crossing.py` gives: the flow is straight, a crossing is exact."""
         return stretches(self.step.stiff, self.pace.fixed, self.exact, self.noise.dtype)

@@ -191,7 +191,7 @@ class ProgramExpansion(NamedTuple):
         return np.where(found > 0, found, 1)
 
     def hessian(self, multipliers: np.ndarray) -> np.ndarray:
-        """That of the Lagrangian."""
+        """The Hessian of the Lagrangian."""
         whole = self.hessians[0] - np.tensordot(multipliers, self.hessians[1:], 1)
         return (whole + whole.T) / 2
 
@@ -392,8 +392,8 @@ class OptimumCurve(NamedTuple):
         return found, code
 
     def margins(self, at: Optimum) -> dict[tuple[str, int], float]:
-        """What must not be negative, relative to the functions: inactive inequalities and distances from bounds, multipliers of
-        active ones."""
+        """The numbers that must not be negative, relative to the functions: inactive inequalities and distances from bounds,
+        multipliers of active ones."""
         active, whole, parts = at.active, at.expansion.sizes[0], at.expansion.sizes[1 + self.equalities :]
         rows = at.expansion.values[1 + self.equalities :] / parts
         dual = at.multipliers[self.equalities :] * parts / whole
@@ -466,8 +466,8 @@ def switched(active: ActiveSet, kind: str, k: int) -> ActiveSet:
 
 
 def exchange(at: Optimum, equalities: int, kind: str, k: int) -> tuple[tuple[str, int] | None, RESULTS]:
-    """What becomes inactive when an inequality (`inequalities`) or bound (`low`, `high`) becomes active; `None` where nothing
-    has to, or, with the code `infeasible`, where nothing can."""
+    """The constraint that becomes inactive when an inequality (`inequalities`) or bound (`low`, `high`) becomes active;
+    `None` where nothing has to, or, with the code `infeasible`, where nothing can."""
     n = at.u.size
     rows, sides = at.expansion.jacobian[1:], {"low": np.eye(n), "high": -np.eye(n)}
     held = [(side, int(i)) for side in at.active._fields for i in np.flatnonzero(getattr(at.active, side))]

@@ -48,7 +48,7 @@ class PlanCurve(NamedTuple):
     method: InteriorPoint
 
     def found(self, number: float, start: OptimizedPlan) -> PlanPoint:
-        """What the search from an optimum ends at."""
+        """The optimal plan that the search from another optimum ends at."""
         program = self.program(start.program, number)
         gait = searched(program, start.point, self.method, jnp.array(True))
         return PlanPoint(number, gait, _active(gait))
@@ -89,7 +89,7 @@ def _moved(one: PlanPoint, other: PlanPoint) -> np.ndarray:
 
 
 def _active(gait: OptimizedPlan) -> np.ndarray:
-    """Of the inequalities whose names are `names_of` whether the multiplier is larger than the slack, somewhere along the arc."""
+    """For each inequality of `names_of` whether the multiplier is larger than the slack, somewhere along the arc."""
     program, point = gait.program, gait.point
     stages, ending = np.array(point.dual > point.slack), np.array(point.ending_dual > point.ending_slack)
     kinds, own = program.raised.shape[1], constraint_rows(program)
@@ -116,7 +116,7 @@ def names_of(gait: OptimizedPlan) -> list[str]:
 
 
 def _in_order(program: PlanProgram, ending: np.ndarray, along: np.ndarray) -> np.ndarray:
-    """Of the inequalities' rows in the order of the constraints, from those at the end and those along the arc."""
+    """The inequalities' rows in the order of the constraints, made of those at the end and those along the arc."""
     whole, places = [np.zeros(0, ending.dtype)], [0, 0]
     for (_, count), is_along in zip(program.counts, program.along, strict=True):
         place = places[is_along]
@@ -126,7 +126,7 @@ def _in_order(program: PlanProgram, ending: np.ndarray, along: np.ndarray) -> np
 
 
 def changes_between(before: PlanPoint, after: PlanPoint) -> list[ActiveSetChange]:
-    """What differs in their active sets, at the latter."""
+    """The changes of the active set between two optima, noted at the latter."""
     rows = zip(names_of(after.gait), before.active, after.active, strict=True)
     return [ActiveSetChange(after.number, name, bool(now)) for name, was, now in rows if was != now]
 
@@ -148,7 +148,7 @@ def follow_plan(
 
 
 def plan_branch(name: str, points: list[PlanPoint], changes: list[ActiveSetChange], code: RESULTS) -> OptimumBranch:
-    """The result, of one point at least."""
+    """The branch of the optimal plans, one at least."""
     program = points[0].gait.program
     unknowns, own = program.unknowns, constraint_rows(program)
     vector = lambda gait: np.zeros(0) if unknowns is None else np.asarray(unknowns.vector(gait.params) * unknowns.scale)

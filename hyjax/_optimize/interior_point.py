@@ -287,8 +287,8 @@ def _iterate(program: NonlinearProgram, method: InteriorPoint, start: Array, sta
 def after_approach(
     program: NonlinearProgram, start: Array, state: ProgramSearch, sample: Sample, sound: Flag
 ) -> ProgramSearch:
-    """After a trial on the way to the start. Where the way ends, at the start or where functions are lost, the descent begins;
-    without second derivatives after one more trial, beside that point, which shows the curvatures."""
+    """The search after a trial on the way to the start. Where the way ends, at the start or where functions are lost, the
+    descent begins; without second derivatives after one more trial, beside that point, which shows the curvatures."""
     first, probing = state.iterations == 0, state.phase == PROBE
     known = sample.hessians is not None
     moves = sound & ~probing
@@ -335,7 +335,7 @@ def beside(program: NonlinearProgram, point: PrimalDual, sample: Sample) -> Prim
 
 
 def after_descent(program: NonlinearProgram, state: ProgramSearch, sample: Sample, sound: Flag) -> ProgramSearch:
-    """After a trial of a barrier problem: accepted; or the next direction is a second-order correction; or shorter."""
+    """The search after a trial of a barrier problem: accepted; or the next direction is a second-order correction; or shorter."""
     trial = state.trial
     gap, gap1 = violations(program, state.point.slack, state.sample), violations(program, trial.slack, sample)
     of = lambda point, gap, sample: (
@@ -373,7 +373,7 @@ def after_descent(program: NonlinearProgram, state: ProgramSearch, sample: Sampl
 
 
 def after_finish(program: NonlinearProgram, state: ProgramSearch, sample: Sample, sound: Flag) -> ProgramSearch:
-    """After a trial of the finish, which goes on while the residual of the optimality conditions falls."""
+    """The search after a trial of the finish, which goes on while the residual of the optimality conditions falls."""
     # The multipliers of the step are as inexact as the Hessian; of those that fit best here, the sign may be wrong.
     linear = with_bound_duals(state.trial, sample, state.active)
     fitted = with_least_multipliers(program, state.trial, sample, state.active)

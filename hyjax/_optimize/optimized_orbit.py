@@ -124,7 +124,7 @@ class OptimizedOrbit(Shown):
 def optimized(
     program: NonlinearProgram, found: Minimum, before: PeriodicOrbit, gradient_error: Array | None
 ) -> OptimizedOrbit:
-    """The result of all starts."""
+    """The `OptimizedOrbit` of the searches from all starts."""
     gait = program.evaluate
     assert isinstance(gait, OrbitProgram)
     e, scale = program.equalities, gait.unknowns.scale

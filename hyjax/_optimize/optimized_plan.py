@@ -106,7 +106,7 @@ class OptimizedPlan(Shown):
 
     @property
     def arc_labels(self) -> list[str]:
-        """Those of the rows along the arc, the columns of `arc_multipliers`."""
+        """The labels of the rows along the arc, the columns of `arc_multipliers`."""
         rows, program = iter(self.labels[self.multipliers.shape[-1] :]), self.program
         named = [[next(rows) for _ in range(count)] for _, count in program.counts]
         return [label for labels, along in zip(named, program.along, strict=True) if along for label in labels]
@@ -240,7 +240,7 @@ def searched(program: PlanProgram, point: Staged, method: InteriorPoint, warm: F
 
 
 class Checked(NamedTuple):
-    """What `shortfall` says."""
+    """How far a plan is from fulfilling its rows between the points: the three results of `PlanProgram.shortfall`."""
 
     rows: Float[Array, "intervals kinds"]
     gap: Scalar

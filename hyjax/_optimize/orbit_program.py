@@ -196,7 +196,7 @@ class OrbitProgram(eqx.Module):
         return orbit.nodes if isinstance(self.shooting, MultipleShooting) else orbit.x
 
     def expanded(self, orbit: PeriodicOrbit) -> ExpandedOrbit:
-        """What is known of an orbit before its first evaluation."""
+        """The expansion of an orbit before its first evaluation: the orbit alone, without derivatives."""
         start, n = self.start_of(orbit), self.unknowns.scale.size
         slope = jnp.zeros((start.size, n), start.dtype)
         bend = jnp.zeros((start.size, n, n), start.dtype) if self.second_order else None

@@ -84,7 +84,7 @@ class PlanProgram(eqx.Module):
         return eqx.tree_at(place, self, [jnp.asarray(value, jnp.result_type(each)) for each in place(self)])
 
     def coefficients(self, u: Float[Array, " inputs"]) -> Float[Array, "coefficients *input"]:
-        """Of one interval, in their unit."""
+        """The coefficients of the input of one interval, in their unit."""
         shape = jnp.shape(jax.tree.leaves(self.params)[self.held.leaf(self.params)])
         return (u * self.scales.input).reshape(self.held.degree + 1, *shape)
 

@@ -36,7 +36,7 @@ class Planned:
         self.sense, self.window = 0, (0.0, 1.0)
 
     def integral(self, rate: Rate | None) -> Scalar:
-        """Of a rate over the step; zero for none."""
+        """The integral of a rate over the step; zero for none."""
         if rate is None:
             return jnp.zeros_like(self.period)
         if self.point is not None:

@@ -97,7 +97,7 @@ def begin(program: StageProgram, method: InteriorPoint, point: Staged, warm: Fla
 
 
 def search(program: StageProgram, method: InteriorPoint, state: StageSearch) -> StageSearch:
-    """The state at the end."""
+    """The state of the search at its end."""
     going = lambda state: (state.phase < DONE) & (state.iterations < method.max_iterations)
     return jax.lax.while_loop(going, lambda state: _iterate(program, method, state), state)
 

@@ -55,7 +55,7 @@ class Growing:
         return (s, reached.y, reached.x, reached.direction), codes
 
     def add(self, rows, far: np.ndarray, pace: np.ndarray) -> np.ndarray:
-        """Numbers of new points."""
+        """Add points to the mesh, and return their numbers."""
         new = len(self.s) + np.arange(len(far))
         for name, each in zip(("s", "y", "x", "planes", "far", "pace"), (*rows, far, pace), strict=True):
             setattr(self, name, np.concatenate([getattr(self, name), each]))

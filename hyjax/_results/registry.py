@@ -24,7 +24,7 @@ def models() -> ModuleType:
 
 
 def pictures() -> ModuleType:
-    """`hyjax.plot`."""
+    """The module `hyjax.plot`."""
     return _importers["plot"]()
 
 

@@ -62,7 +62,7 @@ class CoarseGrid:
         return np.stack([axis[index[:, k]] for k, axis in enumerate(self.axes)], axis=-1)
 
     def nearest(self, nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Of points given by rows of indices the one nearest to these parameters, along axes of equal length."""
+        """The point nearest to these parameters, along axes of equal length."""
         widths = np.array([np.ptp(axis) or 1 for axis in self.axes])
         return nodes[np.argmin(np.sum(((self.at(nodes) - values) / widths) ** 2, axis=1))]
 

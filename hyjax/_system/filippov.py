@@ -166,7 +166,7 @@ class Flows(eqx.Module):
         return count + (k << count) + place, sense, 0
 
     def limits(self, signs: Signs) -> list[Pick]:
-        """What is positive in the mode of these signs: the sides of surfaces, and where it slides what holds it there."""
+        """The numbers that are positive in the mode of these signs: the sides of surfaces, and what holds it where it slides."""
         on = [k for k, sign in enumerate(signs) if not sign]
         if len(on) == 2:
             return [pick for k in on for pick in ((14 + k, 1, 0), (14 + k, -1, 1))]
@@ -201,7 +201,7 @@ class Slide(eqx.Module):
 
 
 def _mixed(low: Array, high: Array, sign: Array, share: Scalar) -> Array:
-    """Of both sides of a surface, the one of this sign; where it is 0, the flow along it."""
+    """The field on the side of a surface that the sign names; where it is 0, the flow along the surface."""
     return jnp.where(sign == 0, _between(low, high, share), jnp.where(sign < 0, low, high))
 
 

@@ -27,7 +27,7 @@ def number(each: PerMode | Array, dtype: Any = None) -> Array:
 
 
 def kind_of(functions: PyTree) -> Hashable:
-    """What functions are, apart from their numbers: equal for those that differ in these only."""
+    """The structure of functions, apart from their numbers: equal for those that differ in these only."""
     leaves, structure = _flat(functions)
     return structure, tuple(tuple(map(_kind, each)) if isinstance(each, list) else _kind(each) for each in leaves)
 

@@ -253,7 +253,7 @@ def nan_unless(good: Bool[Array, "*axes"], value: Array, why: RESULTS | None = N
 
 
 def code_of_state(x: Array) -> RESULTS:
-    """Of a state that a reset returned: `successful` where it is finite, the code in its NaN, or else `nonfinite`."""
+    """The code of a state that a reset returned: `successful` where it is finite, the code in its NaN, or else `nonfinite`."""
     if x.dtype.itemsize not in _WORDS:
         return choose(jnp.all(jnp.isfinite(x)), RESULTS.successful, RESULTS.nonfinite)
     bits, is_nan = _bits(x)

@@ -505,7 +505,8 @@ class HybridSystem(eqx.Module):
         return found[0], member
 
     def passes(self, sequence: tuple[str, ...]) -> list[tuple[int, int | None]]:
-        """What `_between` says along a closed sequence of modes. `ValueError` for a transition that is missing or ambiguous."""
+        """The transitions along a closed sequence of modes, as `_between` gives them. `ValueError` for one that is missing or
+        ambiguous."""
         if isinstance(sequence, str) or not sequence:
             raise ValueError(f"sequence: give a tuple of mode names, such as ('swing',); got {sequence!r}.")
         following = (*sequence[1:], sequence[0])

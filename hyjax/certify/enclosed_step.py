@@ -151,7 +151,7 @@ def displaced(
 
 
 def widened(a: TaylorModel, radius: Array) -> TaylorModel:
-    """With a larger radius."""
+    """The Taylor model with a radius that is larger by the given one."""
     return TaylorModel(a.coefficients, up(a.radius + radius), a.basis)
 
 

@@ -246,7 +246,7 @@ def _tube(
 
 
 def _shown(now: Now) -> Row:
-    """The row, NaN and -1 after a failure."""
+    """The row of the tube at a step; NaN and -1 after a failure."""
     (x, mode, radius, total, positive), _, _, result = now
     good = result == RESULTS.successful
     x, radius, total, positive = (nan_unless(good, each) for each in (x, radius, total, positive))

@@ -192,7 +192,7 @@ def _projected(
     bent = up(size + jnp.outer(direction.largest, gradient.largest))
 
     def spread(along: Array, moduli: Array) -> Array:
-        """Of the projection of vectors: by the direction's radius, the gradient's, by stretching, by rounding."""
+        """The radius of the projection of vectors: by the direction's radius, the gradient's, by stretching, by rounding."""
         tilt = jnp.tensordot(direction.radius, along, 0)
         turn = jnp.tensordot(jnp.abs(direction.center), gradient.radius @ moduli, 0)
         rounding = 2.0**-50 * (jnp.abs(row) + jnp.eye(n)) @ moduli

@@ -58,7 +58,7 @@ def sin_cos(a: TaylorModel) -> tuple[TaylorModel, TaylorModel]:
 
 
 def _widened(derivatives: list[TaylorModel]) -> list[TaylorModel]:
-    """With the rounding of the factors 1/i! in the radius."""
+    """The derivatives with the rounding of the factors 1/i! in their radii."""
     wide = []
     for i, each in enumerate(derivatives):
         rounding = 0.0 if i < 3 else 2.0**-52
@@ -174,7 +174,7 @@ def absolute(a: TaylorModel) -> TaylorModel:
 
 
 def where(choice: Array, a: TaylorModel, b: TaylorModel) -> TaylorModel:
-    """Entry by entry the one or the other."""
+    """The Taylor model whose entries are those of `a` where the choice is true, and of `b` elsewhere."""
     a, b = common(a, b)
     return TaylorModel(
         jnp.where(choice, a.coefficients, b.coefficients), jnp.where(choice, a.radius, b.radius), a.basis

@@ -150,7 +150,7 @@ def _inner(equation: Any) -> Any:
 
 
 def _cond(which, *operands, branches, traceback) -> list:
-    """Of the results of all branches, each entry that of one."""
+    """The results of a `cond`: each entry is chosen among those of the branches."""
     each = [_run(branch.jaxpr, branch.consts, operands, traceback) for branch in branches]
     found = []
     for results in zip(*each, strict=True):

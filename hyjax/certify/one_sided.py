@@ -109,5 +109,5 @@ def _jacobian_and_slope(field: VectorField, t: Time, x: State) -> tuple[Matrix, 
 
 
 def size(vector: State) -> Scalar:
-    """The Euclidean norm."""
+    """The Euclidean norm of a vector."""
     return jnp.sqrt(vector @ vector)

@@ -39,7 +39,7 @@ class PolygonImage(NamedTuple):
 
     @property
     def supports(self) -> Float[np.ndarray, " directions"]:
-        """Of the image, along the directions."""
+        """The support numbers of the image along the directions."""
         return np.max(self.far[:, : self.directions], axis=0)
 
     @property
@@ -49,7 +49,7 @@ class PolygonImage(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Of the image to the polygon: below 1, the image is inside."""
+        """The ratio of the image to the polygon: below 1, the image is inside."""
         return inside(self.polygon, self.far[:, self.directions :])[1]
 
     @property
@@ -64,7 +64,7 @@ class PolygonImage(NamedTuple):
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """What is not proved of the pieces; where choices are undecided, these alone."""
+        """The conditions that are not proved of some pieces; where choices are undecided, these alone."""
         names = [name for name, each in self.conditions.items() if not np.all(each)]
         names = [name for name in names if name.startswith(UNDECIDED)] or names
         counts = [(int(np.sum(~self.conditions[name])), len(self.far), name) for name in names]

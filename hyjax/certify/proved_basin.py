@@ -98,7 +98,7 @@ class _CellGrid:
         return -1 if np.any(held < 0) else int(np.max(held))
 
     def mark(self, cell: Int[np.ndarray, " 3"], strides: int):
-        """A cell is proved."""
+        """Note that a cell is proved, with its number of strides."""
         size, i, j = cell
         self.strides[i : i + size, j : j + size] = strides
 

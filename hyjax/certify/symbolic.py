@@ -275,7 +275,7 @@ def _apply(atoms: Atoms, equation: Any, inputs: list[Entries]) -> list[Entries]:
 
 
 def _of_entries(atoms: Atoms, name: str, kind: str) -> Callable:
-    """What a primitive does with the forms at one place. **Arguments:** `kind`: of their numbers, by NumPy's letter."""
+    """The function of the forms at one place that a primitive is. **Arguments:** `kind`: of their numbers, by NumPy's letter."""
     named = {
         "add": atoms.add, "add_any": atoms.add, "sub": atoms.subtract, "mul": atoms.multiply, "neg": atoms.negative,
         "max": lambda a, b: atoms.make("max", a, b),

@@ -134,7 +134,7 @@ def _before(kinds: tuple[Kind, ...], operands: TaylorModel, number) -> tuple[Tay
 
 
 def _after(kinds: tuple[Kind, ...], left: TaylorModel, right: TaylorModel, values: list[TaylorModel], number):
-    """The same with the values of order `n`."""
+    """The terms of order `n` of the two series, from the values of that order."""
     lefts, rights, at = [], [], 0
     for kind, value in zip(kinds, values, strict=True):
         if kind.name not in CONVOLVED:

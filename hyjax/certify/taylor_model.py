@@ -191,7 +191,7 @@ def placed(array: Array, n, entries: Array) -> Array:
 
 
 def negative(a: TaylorModel) -> TaylorModel:
-    """$-u$."""
+    """The Taylor model of $-u$."""
     return TaylorModel(-a.coefficients, a.radius, a.basis)
 
 

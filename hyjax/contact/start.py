@@ -84,7 +84,7 @@ def start(
 
 
 def _mode(system: HybridSystem, closed: Closed, t: Time, x0: State, params: Params) -> str:
-    """Of a single contact: sticking before slipping, slipping before flight."""
+    """The mode of a single contact: sticking before slipping, slipping before flight."""
     # Of a solver to rounding, as the default integrator.
     rounding = 64 * float(jnp.finfo(x0.dtype).eps)
     tolerances = (rounding, rounding)

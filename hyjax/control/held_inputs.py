@@ -290,7 +290,8 @@ def _ended(inputs: HeldInputs, t: Time, x: State, params: HeldParams) -> State:
 
 @ft.cache
 def _held_step(inputs: HeldInputs) -> ReturnMap:
-    """From the middle of the first interval to that of the next step's; made once: each new system would be compiled again."""
+    """The return map from the middle of the first interval to that of the next step's, made once: each new
+    system would be compiled again."""
     ending, mode = inputs.ending, inputs.mode
     units = (*mode.units, inputs.map.system.time_unit or "1", "1") if mode.units else ()
     domain, armed = (None if each is None else inputs.given(each) for each in (mode.domain, ending.armed))

@@ -73,13 +73,13 @@ def torques(params):
 
 
 def hip_torque(quarter, t, x, params):
-    """On the swing leg, in N m or 1."""
+    """The torque on the swing leg, in N m or 1."""
     begin, end = torques(params)[quarter : quarter + 2]
     return begin + (end - begin) * (4 * x[4] / params.step_time - quarter)
 
 
 def hip_power(quarter, t, x, params):
-    """Of the torque on the legs, in W or 1."""
+    """The power of the torque on the legs, in W or 1."""
     return hip_torque(quarter, t, x, params) * (x[3] - x[2])
 
 
@@ -105,12 +105,12 @@ def hip_height(t, x, params):
 
 
 def stands(quarter, t, x, params):
-    """Of hip and clock."""
+    """The domain: the hip is above ground, and time of the quarter is left."""
     return jnp.stack([hip_height(t, x, params), rest_of_quarter(quarter, t, x, params)])
 
 
 def heel_strike(t, x, params):
-    """As for the powered compass gait; the clock restarts."""
+    """The heel strike of the powered compass gait; the clock restarts."""
     return jnp.append(powered_compass_gait.heel_strike(t, x[:4], params), jnp.zeros_like(x[4]))
 
 

@@ -70,7 +70,7 @@ def coil_idles(t, x, params):
 
 
 def time_left(t, x, params):
-    """Until the switch opens."""
+    """The time until the switch opens."""
     _, _, elapsed, duty = x
     return duty * params.period - elapsed
 
@@ -85,7 +85,7 @@ def current(t, x, params):
 
 
 def excess(t, x, params):
-    """Of the output over the input voltage."""
+    """The excess of the output over the input voltage."""
     return x[0] - params.input_voltage
 
 

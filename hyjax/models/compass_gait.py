@@ -75,7 +75,7 @@ def foot_height(t, x, params):
 
 
 def hip_height(t, x, params):
-    """Of the hip above the slope, in leg lengths."""
+    """The height of the hip above the slope, in leg lengths."""
     return cos(x[0] + params.slope)
 
 

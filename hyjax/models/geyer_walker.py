@@ -75,7 +75,7 @@ def height(t, x, params):
 
 
 def shortening(t, x, params):
-    """Of the stance leg, the rear one of two."""
+    """The shortening of the stance leg, the rear one of two."""
     return 1 - jnp.hypot(x[0], x[1])
 
 

@@ -106,7 +106,7 @@ def collide_on_the_torus(t, x, params, k):
 
 
 def struck(x, k, between):
-    """After the collision of pair `k`."""
+    """The state after the collision of pair `k`."""
     q, v = parts(x)
     first, second = (jnp.asarray(of)[k] for of in pairs(len(q)))
     apart = between(q[second] - q[first])
@@ -115,7 +115,7 @@ def struck(x, k, between):
 
 
 def reflect(t, x, params, k):
-    """After the reflection at wall `k` of `clearances`."""
+    """The state after the reflection at wall `k` of `clearances`."""
     half = x.size // 2
     return x.at[half + k % half].multiply(-1)
 

@@ -82,7 +82,7 @@ class Params(eqx.Module):
 
 
 def lengths(params):
-    """Of shank, thigh and leg."""
+    """The lengths of shank, thigh and leg."""
     shank, thigh = params.a1 + params.b1, params.a2 + params.b2
     return shank, thigh, shank + thigh
 

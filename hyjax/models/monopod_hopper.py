@@ -117,7 +117,7 @@ def stiffness_ratio(params: Params, printed: bool = False) -> float:
 
 
 def compression(x, thrust=0.0):
-    """That of the leg, of free length `1 + thrust`."""
+    """The compression of the leg, of free length `1 + thrust`."""
     toe, _, body, _ = x
     return 1 + thrust + toe - body
 
@@ -225,5 +225,5 @@ def outline(mode, x, params):
 
 
 def travel(mode, x, params):
-    """It hops on the spot."""
+    """The travel of the toe: none, it hops on the spot."""
     return jnp.zeros(2, x.dtype)

@@ -127,14 +127,14 @@ def move(x, torque, params):
 
 
 def hip_torque(t, x, params):
-    """Of controller, spring and damper."""
+    """The torque of controller, spring and damper at the hip."""
     stance, swing, stance_rate, swing_rate = x
     passive = params.stiffness * (stance - swing) + params.damping * (stance_rate - swing_rate)
     return params.controller(t, x) + passive
 
 
 def power(t, x, params):
-    """Of the controller's torque on the legs, in W or 1."""
+    """The power of the controller's torque on the legs, in W or 1."""
     _, _, stance_rate, swing_rate = x
     return params.controller(t, x) * (swing_rate - stance_rate)
 
@@ -213,7 +213,7 @@ def push_off_work(between, params):
 
 
 def weight(params):
-    """Of the whole walker, in N or 1."""
+    """The weight of the whole walker, in N or 1."""
     return (params.hip_mass + 2 * params.leg_mass) * params.gravity
 
 

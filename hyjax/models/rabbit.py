@@ -203,7 +203,7 @@ def swing(t, x, params):
 
 
 def foothold(x, params):
-    """From the stance foot to the swing foot, m."""
+    """The swing foot seen from the stance foot, m."""
     return jnp.stack(directions(x[:5])) @ times(FEET[1] - FEET[0], lengths(params))
 
 
@@ -216,7 +216,7 @@ def foot_ahead(t, x, params):
 
 
 def to_hip(q, params):
-    """From the stance foot, m."""
+    """The hip seen from the stance foot, m."""
     return jnp.stack(directions(q)) @ times(-FEET[0], lengths(params))
 
 
@@ -279,17 +279,17 @@ def region(params):
 
 
 def torques(t, x, params):
-    """Of the motors at stance hip, stance knee, swing hip, swing knee, N m."""
+    """The torques of the motors at stance hip, stance knee, swing hip, swing knee, N m."""
     return constraints.control(t, x[:5], x[5:], params)
 
 
 def power(t, x, params):
-    """Of the motors, W."""
+    """The power of the motors, W."""
     return torques(t, x, params) @ x[6:]
 
 
 def weight(params):
-    """Of the robot, N."""
+    """The weight of the robot, N."""
     return jnp.sum(masses(params)) * params.gravity
 
 
@@ -330,7 +330,7 @@ def pinned(q, params):
 
 
 def ground_force(t, x, params):
-    """On the stance foot, along the ground and upward, N."""
+    """The force on the stance foot, along the ground and upward, N."""
     return foot_force(x, swing(t, x, params)[5:], params)
 
 
@@ -347,7 +347,7 @@ def foot_force(x, acceleration, params):
 
 
 def strike_impulse(x, params):
-    """On the swing foot at the strike, upward and along the ground, N s, by the state before it."""
+    """The impulse on the swing foot at the strike, upward and along the ground, N s, by the state before it."""
     q, v = jax.jvp(lambda q: pinned(q, params), (x[:5],), (x[5:],))
     return impact(free, q, v, params, lands)[1]
 

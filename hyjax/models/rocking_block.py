@@ -61,7 +61,7 @@ def forces(t, q, v, params):
 
 
 def lever(side, theta, params):
-    """From the centre to a lower corner: `side` is -1 for the left one, 1 for the right."""
+    """The vector from the centre to a lower corner: `side` is -1 for the left one, 1 for the right."""
     sine, cosine = jnp.sin(theta), jnp.cos(theta)
     b, h = side * params.half_width, params.half_height
     return jnp.stack([b * cosine + h * sine, b * sine - h * cosine])

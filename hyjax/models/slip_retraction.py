@@ -68,7 +68,7 @@ class Params(eqx.Module):
 
 
 def leg_angle(x, params):
-    """After the apex, in flight."""
+    """The angle of the leg after the apex, in flight."""
     _, y_rate = x
     return params.retraction_angle - params.retraction_rate * y_rate
 

@@ -60,7 +60,7 @@ def _padded(value: Array) -> Array:
 
 
 def _of_aged(value: Callable, t: Time, z: State, params: Params) -> Array:
-    """A noise that is a function of the state."""
+    """The value of a noise that is a function of the state, for states that begin with an age."""
     return _padded(value_at(value, t, z[1:], params))
 
 

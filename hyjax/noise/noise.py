@@ -137,7 +137,7 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
 
 
 def _along_surface(slides: Side, intensity: Any, t: Time, x: State, params: Params) -> Matrix:
-    """What is left of a noise where the flow leads back, at once, what is beside the surface."""
+    """The part of a noise along the surface, where the flow leads back at once what is beside it."""
     back = slides.led_back(t, x, params)
     return back @ value_at(intensity, t, x, params) @ back.T
 

@@ -103,7 +103,7 @@ def check_outline(model: Model, caller: str) -> None:
 
 
 def check_rates(caller: str, steps: int, fps: int, speed: float | None) -> None:
-    """`ValueError` unless all are positive."""
+    """`ValueError` unless steps, frames per second and speed are positive."""
     if steps < 1 or fps <= 0 or (speed is not None and speed <= 0):
         raise ValueError(f"{caller}: steps={steps}, fps={fps} and speed={speed} must be positive.")
 

@@ -481,12 +481,12 @@ def _friction(geom: int, params: RobotParams) -> Scalar:
 # XLA calls a routine for every small `dot` of a batch, and makes one kernel of a sum of products and what is before it: here a
 # fifth of the time.
 def _times(matrices: Float[Array, "*#before 3 3"], vectors: Float[Array, "*#before 3"]) -> Float[Array, "*#before 3"]:
-    """Each vector times its matrix."""
+    """The product of each matrix with its vector."""
     return jnp.sum(matrices * vectors[..., None, :], axis=-1)
 
 
 def _product(first: Rotations, then: Rotations) -> Rotations:
-    """Each rotation after another."""
+    """The products of pairs of rotations, `first` times `then`."""
     return jnp.sum(first[:, :, :, None] * then[:, None], axis=2)
 
 

@@ -167,7 +167,7 @@ def walker(
             return _centre_of_mass(bare, stance, _hung(_halves(x)[0]), params)
 
         def apart(x, params):
-            """From the stance foot to the swing foot, along the ground and normal to it."""
+            """The vector from the stance foot to the swing foot, along the ground and normal to it."""
             one, other = _from_ground(bare, (stance, swing), _hung(_halves(x)[0]), params)
             return other - one
 

@@ -138,7 +138,7 @@ def tallied(tally: Tally, work: Work | None, took: Flag, iterations: Count) -> T
 
 
 def _beyond(t: Time) -> Time:
-    """A time later by rounding."""
+    """A time that is later by more than rounding."""
     return t + 64 * float(jnp.finfo(t.dtype).eps) * jnp.abs(t)
 
 

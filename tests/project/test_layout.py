@@ -201,10 +201,10 @@ def test_no_short_file_with_one_user():
 # The largest numbers of lines, a few more than there are: what is added to a folder replaces something, or is worth a larger
 # number. (`_flow` and `_numerics` have what `noise`, `control` and `phase` had twice or four times.)
 LINES = {
-    "_system": 1752, "_numerics": 1855, "_results": 1531, "solvers": 880, "_flow": 5853, "_orbit": 5480, "noise": 1544,
-    "control": 3049, "phase": 1396, "_continuation": 5545, "_sweep": 3781, "_optimize": 5034, "_fit": 2297,
-    "study": 1085, "contact": 1979,
-    "robots": 1390, "models": 5724, "plot": 4089, "cli": 3230, "certify": 7444,
+    "_system": 1753, "_numerics": 1860, "_results": 1531, "solvers": 880, "_flow": 5853, "_orbit": 5480, "noise": 1544,
+    "control": 3050, "phase": 1391, "_continuation": 5545, "_sweep": 3781, "_optimize": 5021, "_fit": 2296,
+    "study": 1085, "contact": 1976,
+    "robots": 1390, "models": 5724, "plot": 4089, "cli": 3230, "certify": 7433,
 }  # fmt: skip
 
 
@@ -214,8 +214,8 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 343 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 64_981
-    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 340
+    assert len(FILES) <= 343 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 64_955
+    assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 337
     assert len(hyjax.__all__) <= 50
 
 
