@@ -202,7 +202,7 @@ def test_a_force_that_does_not_exist_is_not_finite():
     assert np.isnan(rod.modes["S-"].vector_field(jnp.zeros(()), back, params())[3])
     assert admitted(rod, "S-", back, params())
     # Without force it would close; under a lift beyond the weight it opens, as a contact by name does.
-    with pytest.raises(ValueError, match="the contact: the laws of contact have no solution.* Painlevé"):
+    with pytest.raises(ValueError, match=r"the contact: the laws of contact have no solution.* Painlevé"):
         start(rod, back, params())
     named = contact_system(leaning, {"foot": Contact(**FLOOR, static=2.0, kinetic=2.0)}, ("x", "y"))
     for system, found in ((rod, "V"), (named, "foot:open")):
