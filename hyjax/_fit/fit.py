@@ -409,7 +409,7 @@ def _events_left(found: Fitted, labels: list) -> bool:
 
 
 def shown(matchings: Sequence[Matching]) -> tuple:
-    """What a result keeps of its matching: for each record pairs of row and count, and rows."""
+    """The matchings as a result keeps them: for each record pairs of row and count, and rows."""
     return tuple((tuple(sorted(each.skips.items())), each.spurious) for each in matchings)
 
 

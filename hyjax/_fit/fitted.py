@@ -237,7 +237,7 @@ class Fitted(Shown):
 
 
 def undetermined_words(loose: np.ndarray, names: tuple[str, ...]) -> list[str]:
-    """What the projector onto changes relative to the parameters that change no residual says."""
+    """Words for the projector `loose` onto relative changes of the parameters that change no residual."""
     if loose.ndim != 2 or not np.any(loose):
         return []
     sizes, vectors = np.linalg.eigh(loose)

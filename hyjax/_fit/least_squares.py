@@ -87,8 +87,8 @@ class LinkChain(eqx.Module):
 
 
 class Division(eqx.Module):
-    """Of links that begin at free states, all but the first of a record. **Attributes:** `mode`, `way`: there, shape
-    `(records, links - 1)`. `rolled`: whether a link begins instead where the link before and the data say."""
+    """The starts of the links that begin at free states, all but the first of a record. **Attributes:** `mode`, `way`: there,
+    shape `(records, links - 1)`. `rolled`: whether a link begins instead where the link before and the data say."""
 
     mode: Int[Array, "records nodes"]
     way: Int[Array, "records nodes"]

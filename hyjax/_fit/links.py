@@ -25,9 +25,9 @@ Quantities = Float[Array, " quantities"]
 
 
 class Node(eqx.Module):
-    """Where a link begins: time, state (padded with zeros to the largest dimension of a mode) and mode, just before the jump by
-    the `way`; -1 for none. (Hazard: free states just after a jump would lie beside the guard's surface, and fire at once.)
-    `owed`: whether another event was met with that of the jump, and is still to be taken."""
+    """The node at which a link begins: time, state (padded with zeros to the largest dimension of a mode) and mode, just
+    before the jump by the `way`; -1 for none. (Hazard: free states just after a jump would lie beside the guard's surface, and
+    fire at once.) `owed`: whether another event was met with that of the jump, and is still to be taken."""
 
     t: Float[Array, "*links"]
     z: Float[Array, "*links size"]

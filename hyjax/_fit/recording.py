@@ -69,8 +69,8 @@ class Links(eqx.Module):
 
 
 class Matching(NamedTuple):
-    """Of a record: for rows the number of events before it that were not recorded; the rows that are no events of the model;
-    and those whose event the model may have before that of the row before."""
+    """The matching of a record with the model's events: for some rows the number of events before the row that were not recorded;
+    the rows that are no events of the model; and the rows whose event the model may have before that of the row before."""
 
     skips: dict[int, int]
     spurious: tuple[int, ...]
@@ -300,7 +300,7 @@ def links_of(
 
 
 def _plan(record: Recording, divided: bool, spurious: set[int]) -> list[tuple[int, list[int]]]:
-    """Of each link the row of its event, or -1, and the rows of its samples."""
+    """For each link the row of its event, or -1, and the rows of its samples."""
     links, own = [], []
     for row, label in enumerate(record.labels):
         if row in spurious:

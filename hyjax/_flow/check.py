@@ -130,7 +130,7 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
 
 
 def _kind(leaf: Array | np.ndarray | jax.ShapeDtypeStruct) -> tuple:
-    """What of an array, or of its type, is known while a function is traced, and whether it is traced itself."""
+    """The properties of an array, or of its type, that are known while a function is traced, and whether it is traced itself."""
     return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False), isinstance(leaf, jax.core.Tracer)
 
 

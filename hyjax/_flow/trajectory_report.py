@@ -56,7 +56,7 @@ def _arcs(trajectory, names: tuple[str, ...]) -> list[list[str]]:
 
 
 def arc_labels(trajectory) -> list[str]:
-    """What tables and pictures call the modes of the arcs, in their order: of contacts by name their sets."""
+    """The names of the modes of the arcs in tables and pictures, in their order: of contacts by name their sets."""
     modes = trajectory.system.modes
     pairs = zip(trajectory.mode_names, np.asarray(trajectory.x_starts), strict=False)
     return [modes[name].label(name, x[: modes[name].dimension]) for name, x in pairs]

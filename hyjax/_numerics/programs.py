@@ -101,7 +101,7 @@ def evaluate_alike(functions: Sequence[Callable[..., Array]], *inputs: PyTree) -
 
 
 def _form(closed: ClosedJaxpr) -> Hashable:
-    """What a program is apart from its numbers: constants, and literals of its own operations. Inner programs are alike where
+    """The form of a program apart from its numbers: constants, and literals of its own operations. Inner programs are alike where
     they are one object, as those of JAX's own functions."""
     places: dict[Var, int] = {}
     place = lambda atom: atom.aval if isinstance(atom, Literal) else (atom.aval, places.setdefault(atom, len(places)))

@@ -95,7 +95,7 @@ class Constraint(eqx.Module):
 
 
 def limits_of(constraints: Sequence[Constraint], rows: Sequence[tuple[int, int]]) -> list[Limit]:
-    """Of each row the name, the relation and the limit, NaN where that is traced; equalities first. `rows`: the numbers of both
+    """For each row the name, the relation and the limit, NaN where that is traced; equalities first. `rows`: the numbers of both
     kinds of each constraint."""
     pairs = [each.limits(counts) for each, counts in zip(constraints, rows, strict=True)]
     return [row for equal, _ in pairs for row in equal] + [row for _, unequal in pairs for row in unequal]

@@ -100,7 +100,7 @@ class OptimizedOrbit(Shown):
 
     @property
     def limits(self) -> list[Limit]:
-        """Of each of these rows the name, the relation and the limit, NaN where that is traced."""
+        """For each of these rows the name, the relation and the limit, NaN where that is traced."""
         return limits_of(self.program.constraints, self.program.rows)
 
     @property

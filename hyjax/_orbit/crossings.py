@@ -239,8 +239,8 @@ def _powers(z: Scalar) -> Array:
 
 @long_run
 def _passes(lap: Lap, free: tuple[int, ...], w: Float[Array, "lanes _"]) -> tuple[tuple, tuple, Int[Array, " lanes"]]:
-    """Of states before the closing jump, each with a direction, and parameters: the states after it and before the next one, and
-    the guard, each with its directional derivative; the Jacobians, and the codes."""
+    """A pass from states before the closing jump, each with a direction, and parameters: the states after it and before the next
+    one, and the guard, each with its directional derivative; the Jacobians, and the codes."""
 
     def one(w):
         y, u, p = jnp.split(w, [(w.size - len(free)) // 2, w.size - len(free)])

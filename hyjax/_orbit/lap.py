@@ -27,8 +27,8 @@ DIVERGED = int(RESULTS.nonlinear_divergence._value)
 
 
 class Passage(NamedTuple):
-    """Of states `y` before the closing jump: `x` after it, the state `end` before the next closing jump, `after` that one, the
-    guard at `y`, whose row of Jacobian is that of the surface, and the code."""
+    """A pass of a return map from states `y` before the closing jump: the states `x` after it, `end` before the next closing jump
+    and `after` that one, and the guard at `y`, whose row of Jacobian is that of the surface."""
 
     x: Array
     end: Array

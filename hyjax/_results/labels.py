@@ -11,7 +11,7 @@ from .._system.types import Params
 
 
 def metadata_of(params: Params, path: Sequence[Any]) -> Mapping[str, Any]:
-    """What the dataclass field of a leaf says about it, such as `unit`, `meaning` and `range`; empty where there is no field."""
+    """The metadata of the dataclass field of a leaf, such as `unit`, `meaning` and `range`; empty where there is no field."""
     metadata: Mapping[str, Any] = {}
     for key in path:
         name = getattr(key, "name", None)

@@ -73,7 +73,7 @@ def in_words(name: str) -> str:
 
 
 def long_name(name: str, meanings: Mapping[str, str]) -> str:
-    """What a variable or coordinate of that name is. **Arguments:** `meanings`: of parameters and others by name."""
+    """The long name of a variable or coordinate. **Arguments:** `meanings`: of parameters and others by name."""
     base = name.removeprefix("param_").removeprefix("parameter_")
     if base in meanings:
         return meanings[base]

@@ -135,7 +135,7 @@ def load(
 
 
 def _description(path: str | Path) -> dict[str, Any]:
-    """What a file of `save` says about itself."""
+    """The description that a file of `save` has of itself."""
     about = read_text(_checked(path, "load"))
     known = {name: about[name] for name in ("kind", "saved", "versions", "machine", "parameters", "system")}
     return known | {"functions": about.get("functions", {})}

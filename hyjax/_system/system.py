@@ -97,18 +97,18 @@ class Mode(eqx.Module):
         return len(self.coordinates)
 
     def label(self, name: str, x: np.ndarray | State) -> str:
-        """What tables and pictures call the mode `name` at a state: of contacts by name their set, such as `"heel:stick"`."""
+        """The name in tables and pictures of a mode at a state: of contacts by name their set, such as `"heel:stick"`."""
         of_state = getattr(self.domain, "label", None)
         return name if of_state is None else of_state(self.held, x)
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The coordinates in tables and pictures: without those that the label says."""
+        """The coordinates in tables and pictures, without those that the label of the mode tells."""
         return self.coordinates[: -len(self.held)] if hasattr(self.domain, "label") else self.coordinates
 
     @property
     def share(self) -> float | None:
-        """How many times as many coordinates there are as are integrated; `None` where none is held."""
+        """The ratio of all coordinates to those that are integrated; `None` where none is held."""
         return self.dimension / max(self.dimension - len(self.held), 1) if self.held else None
 
 

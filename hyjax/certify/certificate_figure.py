@@ -93,7 +93,7 @@ def certified_set(
 
 
 def _claim(certificate: Certificate) -> str:
-    """What is proved, or not, in one line."""
+    """The claim that is proved, or is not, in one line."""
     found = [certificate.status if not certificate.converges else "proved, with convergence"]
     if np.isfinite(certificate.ratio):
         found.append(f"ratio {certificate.ratio:.4f}")

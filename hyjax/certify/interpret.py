@@ -52,7 +52,7 @@ def joined(parts: Sequence[TaylorModel]) -> TaylorModel:
 
 
 def run(levels: Levels, inputs: TaylorModel, constants: Constants) -> tuple[TaylorModel, list[LevelValues]]:
-    """What is in memory after all levels, and what each level did. **Arguments:** `inputs`: shape `(inputs,)`."""
+    """The memory after all levels, and the operands and values of each level. **Arguments:** `inputs`: shape `(inputs,)`."""
     memory, done = joined([constant(jnp.ones(1), inputs.basis), inputs]), []
     for rows, kinds in levels.levels:
         operands = combine(rows, memory, constants)

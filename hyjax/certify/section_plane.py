@@ -146,7 +146,7 @@ def at_the_time(field: ModeField, which: int, around: TaylorModel, y: State) -> 
 
 
 def assumptions_of(section: SectionChart, repeats: str) -> tuple[str, ...]:
-    """What a proof about an orbit rests on, a sentence each; `repeats`: of the forcing, empty without one."""
+    """The assumptions of a proof about an orbit, a sentence each; `repeats`: of the forcing, empty without one."""
     sentences = [
         "Numbers are IEEE binary64, rounded to nearest; operations may be fused, summed in any order, flushed below 2^-1022.",
         "XLA compiles +, -, *, / and square roots without fast math; no other function of the machine is trusted.",

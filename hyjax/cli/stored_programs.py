@@ -116,7 +116,8 @@ def _fingerprint(about: str) -> str:
 
 @functools.cache
 def _machine() -> tuple[str, ...]:
-    """What machine code depends on: the device, XLA's flags, and the processor: a home directory may serve several machines."""
+    """The properties of a machine that its code depends on: the device, XLA's flags, and the processor. A home directory may
+    serve several machines."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     features = {line for line in lines if line.startswith(("flags", "Features", "model name"))}

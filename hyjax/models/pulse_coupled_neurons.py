@@ -62,7 +62,7 @@ def below_threshold(t, x, params):
 
 
 def first_of_equals(t, x, params):
-    """Of neurons of one voltage the first may fire."""
+    """Which neurons may fire: of several with one voltage the first."""
     return jnp.arange(x.size) == jnp.argmax(x)
 
 

@@ -345,8 +345,8 @@ def _inverse(matrix: Float[Array, "2 2"]) -> Float[Array, "2 2"]:
 
 
 def _standing(robot: Robot, foot: int, t: Time, theta: Joints, rate: Joints, params: RobotParams) -> Standing:
-    r"""Of the robot on a foot, as `Mechanism.reduced` has them, $E^\top M E$ and $E^\top(Q - c - M\dot E\dot\theta)$; and the
-    motions $E$ with $\dot E\dot\theta$."""
+    r"""The equations of the robot on a foot, as `Mechanism.reduced` has them: $E^\top M E$ and
+    $E^\top(Q - c - M\dot E\dot\theta)$; and the motions $E$ with $\dot E\dot\theta$."""
     q, v = _hung(theta), _hung(rate)
     moved = robot._moved(q, params)
     (motions,), slides = _on_feet(robot, (foot,), moved, v, params)
