@@ -21,7 +21,6 @@ adjoints.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import diffrax as dfx
 import jax
@@ -57,15 +56,9 @@ Flow = Callable[[Scalar, State, Array, Array], Array]
 Rows = Callable[[Scalar, State, Array, Array], Array]
 
 
-class Flown(NamedTuple):
-    """The end of an interval and the rows along it, with their derivatives by $y = (x, v, u)$; `bend`: the second ones of
-    $\\lambda^\\top(x, c) - z^\\top r$."""
-
-    end: Float[Array, " both"]
-    end_by: Float[Array, "both y"]
-    rows: Float[Array, "points kinds"]
-    rows_by: Float[Array, "points kinds y"]
-    bend: Float[Array, "y y"]
+# The end of an interval and the rows along it, each before its derivatives by $y = (x, v, u)$: shapes `(both,)`, `(both, y)`,
+# `(points, kinds)` and `(points, kinds, y)`; and the second ones of $\lambda^\top(x, c) - z^\top r$, shape `(y, y)`.
+Flown = tuple[Array, Array, Array, Array, Array]
 
 
 def points_of(flow: Flow, degree: int, x: State, v: Array, u: Array, begin: Scalar | float, part: float):
@@ -146,7 +139,7 @@ def fly(
     bend = jnp.einsum("iab,iac,icd->bd", sensitivities[:-1], bends, sensitivities[:-1])
     at_asked = sensitivities[ASKED]
     bend = bend + jnp.einsum("iab,iac,icd->bd", at_asked, rows_bend, at_asked)
-    return Flown(end, end_by, values, jnp.einsum("pka,pab->pkb", rows_by, at_asked), bend)
+    return end, end_by, values, jnp.einsum("pka,pab->pkb", rows_by, at_asked), bend
 
 
 def _by_y(n: int, same: int, components: int, basis: Array) -> Float[Array, "points at y"]:

@@ -132,16 +132,18 @@ def evaluate(program: StageProgram, point: Staged) -> StageSample:
         x, v, c, start = sizes.parts(whole)
         limits, by_limits = program.limits(u), jax.jacfwd(program.limits)(u)
         duals = dual[: dual.size - limits.size].reshape(len(ASKED), -1)
-        flown = fly(flow, rows, sizes.degree, (x, v, u), jnp.concatenate([costate[:n], costate[m:total]]), duals)
-        after = jnp.concatenate([flown.end[:n], v, c + flown.end[n:], start])
-        dx, dc = flown.end_by[:n], flown.end_by[n:]
+        end, end_by, along, along_by, bend = fly(
+            flow, rows, sizes.degree, (x, v, u), jnp.concatenate([costate[:n], costate[m:total]]), duals
+        )
+        after = jnp.concatenate([end[:n], v, c + end[n:], start])
+        dx, dc = end_by[:n], end_by[n:]
         by_state = jnp.eye(sizes.whole, dtype=u.dtype).at[:n, :m].set(dx[:, :m]).at[m:total, :m].set(dc[:, :m])
         by_input = jnp.zeros((sizes.whole, sizes.inputs), u.dtype).at[:n].set(dx[:, m:]).at[m:total].set(dc[:, m:])
-        rows_by = flown.rows_by.reshape(-1, m + sizes.inputs)
+        rows_by = along_by.reshape(-1, m + sizes.inputs)
         rows_by_state = jnp.pad(rows_by[:, :m], ((0, limits.size), (0, sizes.whole - m)))
         rows_by_input = jnp.concatenate([rows_by[:, m:], by_limits])
-        values = jnp.concatenate([flown.rows.ravel(), limits])
-        return after, by_state, by_input, values, rows_by_state, rows_by_input, flown.bend
+        values = jnp.concatenate([along.ravel(), limits])
+        return after, by_state, by_input, values, rows_by_state, rows_by_input, bend
 
     numbers = jnp.arange(sizes.stages)
     after, a, b, rows, rows_a, rows_b, bends = jax.vmap(one)(
