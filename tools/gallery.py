@@ -4,6 +4,7 @@
     python tools/gallery.py slip kneed_walker    these models again
 
 For a model with isolated periodic orbits the gaits of `hyjax gait MODEL`, for others the end of `hyjax simulate MODEL --t1 T`.
+Of a model in `FAMILIES` also the page of its gait map.
 The site shows what is committed, and computes no gait. A model takes from seconds to minutes, most of them compilation.
 """
 
@@ -30,6 +31,15 @@ ENDS = {
     "biped_slip": 3.2,
     "quadruped_slip": 2.6,
 }
+# Of a gait map: for each family a state on it, by default the model's guess, the number of passes of the map, and the bounds of
+# what is conserved. And the number of gaits that move, each some 15 kB.
+Start = list[float] | None
+RUN = [3.60468264544, 0.87685476543, 0, -0.69896392889, 0.69896392889, -0.1761087948, -0.1761087948, 0, 0]
+FAMILIES: dict[str, list[tuple[Start, int, tuple[float, float]]]] = {
+    "biped_slip": [(None, 2, (1.0, 1.4)), (RUN, 2, (2.0, 20.0))],
+    "jerboa": [(None, 1, (2.0, 12.0))],
+}
+MOVING = 8
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
 FRAMES, DPI, LARGEST = 44, 66, 150_000
 
@@ -47,6 +57,8 @@ def main() -> None:
         print(f"{name} ...", flush=True)
         model = models.load(name)
         about = motion(name, model) if name in ENDS else gaits(name, model, cache)
+        if name in FAMILIES:
+            gait_map(model, FOLDER / f"{name}_gaits.html", FAMILIES[name])
         found = known() | {name: about}
         DIGITS.write_text(json.dumps({each: found[each] for each in sorted(found)}, indent=1) + "\n", encoding="utf-8")
 
@@ -139,6 +151,24 @@ def motion(name: str, model: ModuleType) -> dict[str, Any]:
         "end": {"t": float(run.t), "mode": run.mode_names[-1], "coordinates": list(modes), "x": run.final.tolist()},
         "jumps": int(run.jumps),
     }
+
+
+def gait_map(model: ModuleType, path: Path, families: list[tuple[Start, int, tuple[float, float]]]) -> None:
+    """The page of the families of a model that conserves energy."""
+    import dataclasses
+
+    import jax.numpy as jnp
+
+    import hyjax as hj
+
+    params, branches = model.Params(), []
+    for x, strides, bounds in families:
+        step = dataclasses.replace(model.step, strides=strides)
+        guess = model.guess(params) if x is None else jnp.array(x)
+        orbit = hj.periodic_orbit(step, guess, params, conserved=model.conserved)
+        branches.append(hj.continuation(orbit, stop=bounds, throw=False))
+    hj.plot.gait_map(branches, model, gaits=MOVING).save(path)
+    print(f"  {path.name}: {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 
 def time_scale(model: ModuleType, params) -> float:

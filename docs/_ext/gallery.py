@@ -4,6 +4,7 @@ Equations, parameters and source are read from the model's module; picture and d
 """
 
 import dataclasses
+import html
 import json
 import pathlib
 import re
@@ -60,6 +61,7 @@ def page(name: str, model: ModuleType, digits: dict[str, Any]) -> str:
             "## Digits",
             _gaits(model, digits) if "gaits" in digits else _end(digits),
             *([f"## Torques and forces\n\n![Torques and forces]({name}_forces.png)"] if _has_forces(name) else []),
+            *_gait_map(name),
             "## Equations",
             body,
             "## Parameters",
@@ -70,6 +72,19 @@ def page(name: str, model: ModuleType, digits: dict[str, Any]) -> str:
             "````",
         ]
     )
+
+
+def _gait_map(name: str) -> list[str]:
+    """The section with the page of a model's families, of a model that has one: within the page, which needs no other file."""
+    path = FOLDER / f"{name}_gaits.html"
+    if not path.exists():
+        return []
+    return [
+        "## Gait map",
+        "Families of gaits over the energy. Point at a large mark, or click it, and the gait moves.",
+        f'````{{raw}} html\n<iframe title="gait map" loading="lazy" style="width:100%;height:680px;border:0"\n'
+        f'srcdoc="{html.escape(path.read_text(encoding="utf-8"))}"></iframe>\n````',
+    ]
 
 
 def _has_forces(name: str) -> bool:

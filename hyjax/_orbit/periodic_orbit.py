@@ -125,7 +125,7 @@ def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> 
         raise ValueError(
             "periodic_orbit: conserved= needs a map of a sequence or a Section: a forced system conserves nothing."
         )
-    here = quantity(jnp.zeros((), guess.dtype), guess[0] if guess.ndim == 2 else guess, params)
+    here: Any = quantity(jnp.zeros((), guess.dtype), guess[0] if guess.ndim == 2 else guess, params)
     if jnp.shape(here):
         raise ValueError(
             f"periodic_orbit: conserved must return a number, and returns an array of shape {jnp.shape(here)}."

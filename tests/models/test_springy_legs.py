@@ -193,3 +193,27 @@ def test_walks_whose_energy_is_not_known():
     # Simple multipliers, to rounding times their condition.
     assert_allclose(last.multipliers[:3], same.multipliers[:3], atol=1e-11)
     assert_allclose(family.multipliers[-1, :3], same.multipliers[:3], atol=1e-11)
+
+
+@pytest.mark.slow
+def test_the_pronk_is_a_hop():
+    """Legs that land together are one leg, so that the quadruped's pronk is the hop of a biped of half its legs, twice as stiff,
+    with the frequency of its swing springs. The pair of multipliers whose product is 1 at the gait at which legs leave step, by
+    the symmetry of time, is real and crosses no circle. At seven times the energy of that gait steps become unequal."""
+    pronk = {name: float(GAITS["PK_20_2 #267"]["variables"][name]) for name in ("dx", "y", "daBL", "T")}
+    params = biped.Params(stiffness=20.0, frequency=jnp.sqrt(20.0))
+    guess = jnp.array([pronk["dx"], pronk["y"], 0.0, 0.0, 0.0, pronk["daBL"], pronk["daBL"], 0.0, 0.0])
+    step = dataclasses.replace(biped.step, strides=1)
+    hop = hj.periodic_orbit(step, guess, params, conserved=biped.energy)
+    # The digits of the quadruped's gait, as in the test of its orbit.
+    assert_allclose(hop.x, guess, atol=1e-12)
+    assert_allclose(hop.period, pronk["T"], rtol=1e-12)
+    exact = spectrum("PK_20_2 #267")
+    assert_allclose(hop.multipliers[:3], exact[[0, 1, 6]], atol=1e-11)
+    assert hop.footfalls().name == "hop"
+    # The other multiplier of the real pair passes -1 on the way to join it.
+    family = hj.continuation(hop, stop=(10.0, 150.0), method=hj.PseudoArclength(step=0.05, max_step=0.1))
+    apart, doubling = family.special_points
+    assert (apart.kind, doubling.kind) == ("branch-point", "period-doubling") and family.unresolved == ()
+    assert_allclose(apart.orbit.x[0], float(GAITS["pronk_multigait_point"]["dx"]), rtol=1e-12)
+    assert 76 < doubling.value < 76.2 and np.min(abs(np.asarray(doubling.orbit.multipliers) + 1)) < 1e-9

@@ -1,6 +1,7 @@
 """The gallery: every model of the shelf has a picture and digits, which `test_gallery_digits` compares with references."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -26,6 +27,19 @@ def test_a_card(name):
             assert gait["stable"] == (radius < 1)
     else:
         assert len(about["end"]["x"]) == len(about["end"]["coordinates"]) and np.all(np.isfinite(about["end"]["x"]))
+
+
+@pytest.mark.parametrize("name", [path.stem.removesuffix("_gaits") for path in sorted(FOLDER.glob("*_gaits.html"))])
+def test_a_gait_map(name):
+    """A page of at most 250 kB that needs no other file, whose gaits have names and forces."""
+    path = FOLDER / f"{name}_gaits.html"
+    page = path.read_text(encoding="utf-8")
+    assert path.stat().st_size <= 250_000 and models.load(name).title in page
+    assert not any(part in page for part in ("http:", "https:", " src=", " href="))
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    for gait in json.loads(found[1])["gaits"]:
+        assert re.match("walk|run|hop|skip|pronk|bound", gait["said"][0]) and len(gait["forces"]) == len(gait["legs"])
 
 
 def test_no_card_without_a_model():
