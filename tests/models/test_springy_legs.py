@@ -217,3 +217,24 @@ def test_the_pronk_is_a_hop():
     assert (apart.kind, doubling.kind) == ("branch-point", "period-doubling") and family.unresolved == ()
     assert_allclose(apart.orbit.x[0], float(GAITS["pronk_multigait_point"]["dx"]), rtol=1e-12)
     assert 76 < doubling.value < 76.2 and np.min(abs(np.asarray(doubling.orbit.multipliers) + 1)) < 1e-9
+
+
+@pytest.mark.slow
+def test_walks_with_unequal_steps():
+    """A step and the exchange of the legs, half of the stride, have a doubling: the multiplier -1 of another map than that of the
+    stride, for which it is a branch point. On the branch that leaves, one leg stands for longer than the other."""
+    params, angle, rate = biped.Params(), 0.293425591, -0.805855762
+    guess = jnp.array([0.828392679, 0.941971104, 0.0, -angle, angle, rate, rate, 1.0, 1.0])
+    orbit = hj.periodic_orbit(biped.step, guess, params, conserved=biped.energy)
+    walks = hj.continuation(orbit, stop=1.305, method=hj.PseudoArclength(step=0.2, max_step=0.3))
+    (point,) = walks.special_points
+    assert point.kind == "branch-point" and len(point.kernel) == 2 and 1.2979 < point.value < 1.298
+    step, exchange = dataclasses.replace(biped.step, strides=1), np.eye(9)[[0, 1, 2, 4, 3, 6, 5, 8, 7]]
+    # Interpolated to 1e-12, of a step that multiplies errors by less than ten.
+    assert_allclose(exchange @ step(point.orbit.x, params).x, point.orbit.x, atol=1e-11)
+    values = np.linalg.eigvals(exchange @ np.asarray(step.jacobian(point.orbit.x, params)))
+    assert np.min(abs(values + 1)) < 1e-9 and np.min(abs(values - 1)) < 1e-9
+    method = hj.PseudoArclength(step=0.02, max_step=0.05, max_points=6)
+    unequal = hj.switch_branch(point, stop=(1.29, 1.3), method=method, throw=False)
+    one, other = unequal.orbit(len(unequal) - 1).footfalls().duty_factors
+    assert abs(one - other) > 1e-3
