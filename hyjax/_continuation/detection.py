@@ -16,7 +16,7 @@ from jaxtyping import Array
 from .._numerics.eager import long_run
 from .._orbit.multipliers import eigenvalues
 from .._system.results import RESULTS
-from .location import crossing_between, Followed, Located, may_turn, nothing, Place, ZERO, zero_between
+from .location import crossing_between, Followed, Located, may_turn, nothing, Place, SHORTEST, ZERO, zero_between
 from .special_points import KINDS, point_on, SpecialPoint, test_functions
 from .unfolding import Unfolding
 
@@ -40,9 +40,9 @@ def _change(a: Place, b: Place) -> set[int]:
     return set(range(low, high + 1))
 
 
-def _rank(a: Place, b: Place) -> int:
-    """How many real multipliers pass 1 between two points, the same way: by symmetry they may at one point."""
-    real = [np.real(each.values)[np.abs(np.imag(each.values)) < ON_CIRCLE] - 1 for each in (a, b)]
+def _rank(a: Place, b: Place, at: float = 1.0) -> int:
+    """How many real multipliers pass 1, or -1, between two points, the same way: by symmetry they may at one point."""
+    real = [at * np.real(each.values)[np.abs(np.imag(each.values)) < ON_CIRCLE] - 1 for each in (a, b)]
     above = [int(np.sum(each > 0)) for each in real]
     # Where two of them merge into a pair, none need pass 1.
     known = len(real[0]) == len(real[1]) and np.min(np.abs(np.concatenate(real)), initial=1) > ON_CIRCLE
@@ -60,8 +60,10 @@ def _add_up(points: list[SpecialPoint], change: set[int]) -> bool:
     """Whether special points, in any directions, add up to a possible change."""
     # At a branch point that is an extremum of the parameter the multiplier 1 turns back.
     crosses = lambda point: range(1 - len(point.kernel), len(point.kernel))
+    passes = lambda point: range(-len(point.kernel), len(point.kernel) + 1, 2)
     steps = [
-        crosses(point) if point.kind == CROSSING else (-2, 2) if point.kind == PAIR else (-1, 1) for point in points
+        crosses(point) if point.kind == CROSSING else (-2, 2) if point.kind == PAIR else passes(point)
+        for point in points
     ]
     return bool(change & {sum(each) for each in itertools.product(*steps)})
 
@@ -79,8 +81,16 @@ def expected(curve: Followed, places: list[Place], k: int) -> tuple[tuple[list[s
         # Two multipliers may pass 1 at one point in opposite directions.
         both = not _turns(places, k, FLIP) and bool(located(curve, a, b, ([CROSSING], 2)).points)
         return (([CROSSING], 2), True) if both else ((kinds, rank), False)
+    if (flips := _rank(a, b, -1.0)) > 1 and kinds in ([], [PAIR]) and located(curve, a, b, ([FLIP], flips)).points:
+        return ([FLIP], flips), True
     # So may two pass -1.
-    return (kinds, rank), simple and not (0 in _change(a, b) and _turns(places, k, FLIP, 1e-3))
+    value = lambda place: float(place.tests[FLIP])
+    somewhere = max(abs(value(places[i])) for i in (0, len(places) // 2, -1)) > ZERO
+    touches = somewhere and 0 in _change(a, b) and may_turn(places, k, value, 1e-3, zero=1e-3 * ZERO)
+    if touches and not kinds and b.s - a.s <= SHORTEST:
+        # There is no sign change by which to locate them.
+        return ([FLIP], 2), False
+    return (kinds, rank), simple and not touches
 
 
 def _kinds_within(places: list[Place], k: int) -> tuple[list[str], bool]:
@@ -123,6 +133,12 @@ def _beyond_circle(place: Place) -> float:
     return float(min(_distances(place), key=abs))
 
 
+def _beyond_minus_one(place: Place, rank: int) -> float:
+    """The sum of the distances of the multipliers next to -1, so many, to it: positive within the circle."""
+    apart = place.values + 1
+    return float(np.sum(apart[np.argsort(np.abs(apart))[:rank]]).real)
+
+
 def _distances(place: Place) -> np.ndarray:
     return np.where(np.imag(place.values) > 0, np.abs(place.values) - 1, np.inf)
 
@@ -151,8 +167,16 @@ def located(curve: Followed, a: Place, b: Place, wanted: tuple[list[str], int]) 
             found[PAIR] = _point(curve, PAIR, place, rank)
     for kind in (kind for kind in kinds if kind not in found):
         value = _beyond_circle if kind == PAIR else lambda place, kind=kind: float(place.tests[kind])
+        if kinds == [FLIP] and rank > 1:
+            value = lambda place: _beyond_minus_one(place, rank)
         place = None if kind == CROSSING else zero_between(curve, a, b, value)
         found[kind] = place and _point(curve, kind, place, rank)
+        if kind in (FOLD, FLIP) and PAIR not in (*kinds, *found):
+            # So it may at a fold or a doubling.
+            ends = sorted(map(_beyond_circle, (a, b)))
+            crosses = ends[0] < 0 < ends[1] < np.inf and ends[1] - ends[0] > ON_CIRCLE
+            pair = zero_between(curve, a, b, _beyond_circle) if crosses else None
+            found |= {PAIR: point} if pair and (point := _point(curve, PAIR, pair, rank)) else {}
     missed = [kind for kind, each in found.items() if each is None]
     halved = bool(missed) or {FOLD, CROSSING} <= found.keys()
     return Located([each for each in found.values() if each], halved, missed not in ([], [PAIR]))
@@ -160,6 +184,8 @@ def located(curve: Followed, a: Place, b: Place, wanted: tuple[list[str], int]) 
 
 def _point(curve: Followed, kind: str, place: Place, rank: int) -> tuple[float, SpecialPoint] | None:
     """The special point at a place; None where its orbit or multiplier is none, or dF has not lost the `rank`."""
+    if kind == PAIR and not np.isfinite(_beyond_circle(place)):
+        return None
     critical = {PAIR: place.values[np.argmin(np.abs(_distances(place)))], FLIP: -1.0}.get(kind, 1.0)
     dtype = np.result_type(place.near.v, np.complex64) if kind == PAIR else place.near.v.dtype
     near, multiplier = jax.tree.map(jnp.asarray, place.near), jnp.asarray(critical / np.abs(critical), dtype)
@@ -174,6 +200,11 @@ def _point(curve: Followed, kind: str, place: Place, rank: int) -> tuple[float, 
         if lost < rank:
             return None
         point = dataclasses.replace(point, kernel=jnp.asarray(rows[-1 - lost :]))
+    elif kind == FLIP and rank > 1:
+        _, sizes, rows = np.linalg.svd(np.asarray(curve.equation.shifted(near.jacobian, -1.0)))
+        if np.sum(sizes < nothing(place)) < rank:
+            return None
+        point = dataclasses.replace(point, kernel=jnp.asarray(np.pad(rows[-rank:], [(0, 0), (0, 1)])))
     return place.s, point
 
 

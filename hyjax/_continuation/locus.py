@@ -40,7 +40,7 @@ CURVES = {
     "resonance-1:4": (PAIR,),
     "chenciner": (PAIR,),
     "generalized-flip": ("period-doubling", "doubled-fold"),
-    "fold-flip": ("fold", "period-doubling"),
+    "fold-flip": ("fold", "period-doubling", f"doubled-{PAIR}"),
     "fold-neimark-sacker": ("fold", PAIR),
     "flip-neimark-sacker": ("period-doubling", PAIR),
     "hopf": ("hopf",),
@@ -79,7 +79,8 @@ def locus(
     point of an `EquilibriumLocus`, where the other kind of curve begins. `where`: selects the second parameter; at a point of a
     locus, one of both. `stop`: the value of the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to
     follow the curve in both directions. `kind`: of the curve, where several meet: `fold`, `period-doubling`, `neimark-sacker`; of
-    orbits of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2.
+    orbits of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2 and
+    a fold-flip.
     `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Locus`, of equilibria `EquilibriumLocus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful`
@@ -138,7 +139,8 @@ def locus(
     equation, accept = LocusEquation(unfolding, touch, kind.removeprefix("doubled-")), jnp.asarray(loosest, v0.dtype)
     away = natural
     if doubled:
-        w = point.kernel[0, : y.size]  # pyright: ignore[reportAttributeAccessIssue]
+        # The eigenvector of -1; at a fold-flip the kernel is that of 1.
+        w = jnp.linalg.svd(old.shifted(point.jacobian, -1.0))[2][-1]  # pyright: ignore[reportAttributeAccessIssue]
         away = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w)
     ways = away[None] if doubled else interval.ways[:, None] * natural
     for amplitude in AMPLITUDES if doubled else (0.0,):

@@ -35,8 +35,10 @@ from .._orbit.chain import follow_chain
 from .._results.shown import Shown
 from .._results.table import Table, without_rounding
 from .._system.where import leaf_names
-from .unfolding import Unfolding
+from .unfolding import SHIFTS, Unfolding
 
+# A multiplier nearer than this to the unit circle is critical; of a double one, which an error moves by its root, the second.
+CRITICAL, TOGETHER = 1e-6, 1e-5
 # Real unless a pair of multipliers is critical.
 Coefficient = float | complex
 
@@ -278,12 +280,15 @@ class NormalForm(Shown):
     - `resonance-1:3`: $z \mapsto e^{2\pi i/3} z + b\,\bar z^2 + c\,z |z|^2$. `resonance-1:4`: $z \mapsto i z + c\,z |z|^2 +
       d\,\bar z^3$, with $A_0 = -i c / |d|$.
     - `fold-flip`, $w_1$ of the multiplier 1; `fold-neimark-sacker` and `flip-neimark-sacker`, with $(z, \bar z, w)$;
-      `double-neimark-sacker`; a branch point of several multipliers: all resonant monomials, by name of the equation and
-      exponents. The rows of pairs are divided by their multiplier.
+      `double-neimark-sacker`; a branch point or doubling of several multipliers: all resonant monomials, by name of the equation
+      and exponents. The rows of pairs are divided by their multiplier.
 
     A coefficient depends on the length of the eigenvectors: here those of the variations of the state just after the jump that
     closes the orbit, in the units of the coordinates, have length 1 and a positive largest entry. In coordinates with the
     derivative $D$ a cubic coefficient is $c\,/\,|D q|^2$.
+
+    Where further multipliers lie on the unit circle at a point of a branch, it is the form of all of them, of codimension two:
+    the `kind` says which.
 
     **Attributes:** `kind`. `coefficients`: by name. `multipliers`: the critical ones, shape `(coordinates,)`. `eigenvectors`:
     shape `(coordinates, n)`. `rate`: $\dot\mu$ on the branch $w = 0$, or at a fold $\dot w$, by the parameter in its own unit;
@@ -413,10 +418,15 @@ def normal_form(
 ) -> NormalForm:
     """The normal form at a special point. `jacobian`: dF there, shape `(k, k + 1)`. `multipliers`: all of the orbit; of a branch
     point `rank` of them are 1."""
-    form = FORMS[kind]
-    if kind == "branch-point":
-        form = form._replace(charges=(ONE,) * rank)
     spectrum = np.asarray(multipliers)
+    if kind in SHIFTS:
+        # Multipliers 1 or -1 with eigenvectors of their own, as those of legs that are alike.
+        sizes = np.linalg.svd(np.asarray(unfolding.critical(jacobian, kind)), compute_uv=False)
+        rank = max(1, int(np.sum(sizes < CRITICAL)))
+    own, kind = kind, with_others(kind, spectrum, rank)
+    form = FORMS[kind]
+    if rank > 1:
+        form = form._replace(charges=form.charges * rank)
     critical = critical_multipliers(kind, spectrum, rank)
     found = expansion(unfolding, v, jacobian, jnp.asarray(critical), form)
     of = dict(zip(form.monomials, np.asarray(found.reduced), strict=True))
@@ -425,14 +435,50 @@ def normal_form(
         alpha = (0, 1) if kind == "fold" else (1, *[0] * (form.count - 1), 1)
         rate = complex(of[alpha][0]) / float(unfolding.scale[0])
         rate = rate if kind == "neimark-sacker" else rate.real
-    rest = list(spectrum)
-    for each in critical:
-        rest.pop(int(np.argmin(np.abs(np.array(rest) - each))))
     coefficients = _coefficients(kind, form, of, critical)
-    words = _criticality(kind, coefficients, rate, critical, bool(np.all(np.abs(rest) < 1)), unfolding, v)
+    inside = bool(np.all(np.abs(_without(spectrum, critical)) < 1))
+    words = _criticality(kind, coefficients, rate, critical, inside, unfolding, v)
+    if kind != own:
+        words = f"no {own} alone: the multipliers of a {kind} point, of codimension two, are critical here"
     return NormalForm(
         kind, coefficients, critical, np.asarray(found.eigenvectors), rate, words, found, form, unfolding, v, tangent
     )
+
+
+def _without(spectrum: np.ndarray, critical: np.ndarray) -> np.ndarray:
+    """The multipliers but the critical ones."""
+    rest = list(spectrum)
+    for each in critical:
+        rest.pop(int(np.argmin(np.abs(np.array(rest) - each))))
+    return np.array(rest)
+
+
+def with_others(kind: str, spectrum: np.ndarray, rank: int = 1) -> str:
+    """The kind of normal form at a point of a branch: of codimension two where other multipliers lie on the unit circle too,
+    which a center manifold of those of the `kind` alone leaves out. `ValueError` where there is none of so many."""
+    if not FORMS[kind].parameters:
+        return kind
+    critical = critical_multipliers(kind, spectrum, rank)
+    rest = _without(spectrum, critical)
+    # An error moves a double multiplier by its root.
+    double = kind != "neimark-sacker" and rank == 1
+    margin = np.where(double & (np.abs(rest - critical[0]) < TOGETHER), TOGETHER, CRITICAL)
+    others = rest[np.abs(np.abs(rest) - 1) < margin]
+    names = ["fold" if abs(mu - 1) < TOGETHER else "flip" if abs(mu + 1) < TOGETHER else "pair" for mu in others]
+    if not names and (rank == 1 or kind != "fold"):
+        return kind
+    short = {"fold": "fold", "branch-point": "fold", "period-doubling": "flip", "neimark-sacker": "pair"}[kind]
+    alike = len({*names}) == 1 and len(names) == 1 + ("pair" in names)
+    met = {*names, short} if alike and rank == 1 else set()
+    known = {
+        frozenset(["fold", "flip"]): "fold-flip", frozenset(["fold", "pair"]): "fold-neimark-sacker",
+        frozenset(["flip", "pair"]): "flip-neimark-sacker", frozenset(["pair"]): "double-neimark-sacker",
+        frozenset(["fold"]): "resonance-1:1", frozenset(["flip"]): "resonance-1:2",
+    }  # fmt: skip
+    if frozenset(met) not in known:
+        listed = ", ".join(_number(complex(mu)) for mu in (*critical, *others))
+        raise ValueError(f"normal_form: the multipliers {listed} are on the unit circle: there is no form of so many.")
+    return known[frozenset(met)]
 
 
 def critical_multipliers(kind: str, spectrum: np.ndarray, rank: int = 1) -> np.ndarray:
@@ -441,7 +487,7 @@ def critical_multipliers(kind: str, spectrum: np.ndarray, rank: int = 1) -> np.n
     pairs = [[mu / abs(mu), np.conj(mu) / abs(mu)] for mu in above]
     third = np.exp(2j * np.pi / 3)
     exact = {
-        "fold": [1], "period-doubling": [-1], "branch-point": [1] * rank, "cusp": [1], "generalized-flip": [-1],
+        "fold": [1] * rank, "period-doubling": [-1] * rank, "branch-point": [1] * rank, "cusp": [1], "generalized-flip": [-1],
         "resonance-1:1": [1, 1], "resonance-1:2": [-1, -1], "resonance-1:3": [third, third.conj()],
         "resonance-1:4": [1j, -1j], "fold-flip": [1, -1],
     }  # fmt: skip
@@ -480,7 +526,7 @@ def _coefficients(
     kind: str, form: FormShape, of: dict[tuple[int, ...], np.ndarray], critical: np.ndarray
 ) -> dict[str, Coefficient]:
     """The coefficients by name, of the rows of `N` by exponents."""
-    single = form.count == 1 or kind not in ("branch-point", *ROWS)
+    single = form.count == 1 or kind not in ("branch-point", "period-doubling", *ROWS)
     if single:
         named = NAMES[kind]
     else:
@@ -530,11 +576,13 @@ def _criticality(
             words = "transcritical: two branches cross and exchange their stability"
             return words if others else f"{words} in the critical direction"
         supercritical, new, sign = coefficients["c"] < 0, "pair of orbits (pitchfork)", -coefficients["c"] * rate
-    elif kind == "period-doubling":
+    elif kind == "period-doubling" and "c" in coefficients:
         supercritical, new, sign = coefficients["c"] > 0, "orbit of twice the period", -coefficients["c"] * rate
     elif kind == "neimark-sacker":
         growth, d = (rate * critical[0].conj()).real, coefficients["d"].real
         supercritical, new, sign = d < 0, "invariant circle", -d * growth
+    elif kind == "period-doubling":
+        return "several multipliers are -1 at once: doubled orbits grow in several directions"
     else:
         return ""
     form, base = ("supercritical", "unstable") if supercritical else ("subcritical", "stable")
@@ -551,6 +599,7 @@ def _criticality(
         words += f"; rotation number {turn:.6g}"
         words += "".join(
             f", near the strong resonance 1:{q}"
+            + (", where d alone does not decide" * (abs(q * turn - round(q * turn)) < CRITICAL))
             for q in (1, 2, 3, 4)
             if abs(q * turn - round(q * turn)) < 1e-3 * q and math.gcd(round(q * turn), q) == 1
         )

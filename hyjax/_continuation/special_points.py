@@ -203,6 +203,8 @@ class SpecialPoint(Shown):
             )
         form = self.normal_form
         assert isinstance(form, NormalForm)
+        if form.kind != self.kind:
+            raise ValueError(f"invariant_circles: the multipliers at this point are those of a {form.kind} point.")
         found = invariant_circles(self.unfolding, form, stop, amplitude, n_angles, method)
         remedy = "Beyond the last circle, in the attribute `result` of this error, give more n_angles, or stop before."
         return raise_failure("invariant_circles", found, remedy=remedy) if throw else found

@@ -30,6 +30,8 @@ from .unfolding import Unfolding
 # there the limits of the parameter, in units of the way to `stop`, and of the change of the critical multiplier, which falls
 # from 1 at the doubling to -1 at the next.
 LARGEST, TRIALS, LARGEST_DOUBLED, LIMITS = 1e-2, 7, 0.03, (0.05, 0.1)
+# A cubic coefficient above this, in scaled units, is infinite.
+MOST_CUBIC = 1e10
 
 
 # Beyond so many branches no further change of the order of events is followed.
@@ -256,16 +258,21 @@ def _doubled(point: SpecialPoint, unfolding: Unfolding, amplitude: Array | None)
     found = expansion(old, point.v, point.jacobian, minus_one, form)
     manifold, of = found.manifold.real, dict(zip(form.monomials, found.reduced[:, 0].real, strict=True))
     w, length = manifold[0, :-1], jnp.linalg.norm(manifold[0])
+    # Where another multiplier is 1 or -1 the form has no such coefficient: only the direction is known.
+    known = jnp.abs(of[3, 0]) < MOST_CUBIC
+    cubic = jnp.where(known, of[3, 0], 0)
+    manifold = jnp.where(known, manifold, jnp.zeros_like(manifold).at[0].set(manifold[0]))
     # The distance along a family is no parameter of the map.
     rate = jnp.inf if isinstance(old.params, Family) else of[1, 1]
+    rate = jnp.where(known, rate, jnp.inf)
     if amplitude is None:
         # The parameter is -c a^2 / rate there, and the critical multiplier of the doubled orbit 1 - 4 c a^2.
-        way = jnp.abs(of[3, 0] / rate * old.scale[0] / unfolding.scale[0])
-        room = jnp.minimum(LIMITS[0] / way, LIMITS[1] / jnp.abs(4 * of[3, 0]))
+        way = jnp.abs(cubic / rate * old.scale[0] / unfolding.scale[0])
+        room = jnp.minimum(LIMITS[0] / way, LIMITS[1] / jnp.abs(4 * cubic))
         a = jnp.minimum(LARGEST_DOUBLED / length, jnp.sqrt(room))
     else:
         a = amplitude / length
-    shift = -of[3, 0] * a**2 / rate
+    shift = -cubic * a**2 / rate
     halves = [
         sum(row * (side * a) ** i * shift**j for (i, j), row in zip(form.monomials, manifold, strict=True))
         for side in (1, -1)

@@ -134,10 +134,27 @@ def test_curves_that_meet(turning):
     # To rounding.
     assert_allclose(doubled.multipliers[:, 0] * doubled.multipliers[:, 1], 1, rtol=1e-11)
     assert np.all(np.abs(doubled.multipliers[1:5, 0].imag) > 1e-3)
-    with pytest.raises(ValueError, match=r"at a fold-flip point kind=None must be one of fold, period-doubling\."):
+    with pytest.raises(ValueError, match=r"kind=None must be one of fold, period-doubling, doubled-neimark-sacker\."):
         hj.locus(meeting, where=beta, stop=1.0)
     with pytest.raises(ValueError, match=r"at a cusp point no curve is followed from there\."):
         hj.locus(dataclasses.replace(meeting, kind="cusp"), where=beta, stop=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("g", [0.5, -0.5])
+def test_doubled_orbits_at_a_fold_flip(g):
+    """$(x, y) \\mapsto (x + m - x^2 + g y^2, -(1 + n + x) y)$: in the coordinates (x, |y|) the doubled orbit is a fixed point
+    with the determinant 1 where $n = g y^2$, $m = n^2 - n$, and the trace 2 + 2 n: a pair for n < 0."""
+    fn = lambda u, p: jnp.stack([u[0] + p["m"] - u[0] ** 2 + p["g"] * u[1] ** 2, -(1 + p["n"] + u[0]) * u[1]])
+    locus = locus_from(mapping(fn, 2), [0.3, 0.0], {"m": 0.09, "n": -0.2, "g": g}, "fold", "m", "n", 0.3, (-0.4, 0.3))
+    check(locus, ("fold-flip", 0, 0))
+    end = 0.4 * g
+    doubled = hj.locus(locus.special_points[0], kind="doubled-neimark-sacker", where=lambda p: p["n"], stop=end)
+    m, n = doubled.values.T
+    assert_allclose(m, n**2 - n, atol=1e-13)
+    assert doubled.unfolding.problem.strides == 2 and np.all(n * g > 0) and np.all(doubled.neutral == (g > 0))
+    # Of the map twice.
+    assert_allclose(np.sum(doubled.multipliers[-1, :2]), (2 + 2 * end) ** 2 - 2, rtol=1e-12)
 
 
 @pytest.mark.slow

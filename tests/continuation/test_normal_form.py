@@ -114,6 +114,70 @@ def test_criticality_and_predictor():
         assert_allclose([one[0], other[0]], exact, atol=10 * amplitude**3)
 
 
+def growing(x, p):
+    """A pair of multipliers $(1 + s) e^{\\pm i}$, with the cubic term -z |z|^2."""
+    a, b, cubic = np.cos(1.0), np.sin(1.0), x @ x * x
+    return (1 + p["free"]) * jnp.stack([a * x[0] - b * x[1], b * x[0] + a * x[1]]) - cubic
+
+
+FURTHER = {
+    # The coefficients of the map itself, whose linear part is diagonal or one block.
+    "fold-flip": (
+        lambda x, p: jnp.stack([x[0] + p["free"] - x[0] ** 2 + 0.3 * x[1] ** 2, -(1 + x[0]) * x[1] + x[1] ** 3]),
+        {"fold (2, 0)": -1, "fold (0, 2)": 0.3, "flip (1, 1)": -1, "flip (0, 3)": 1},
+    ),
+    "resonance-1:1": (
+        lambda x, p: jnp.stack([x[0] + x[1], x[1] + p["free"] + 0.7 * x[0] ** 2 - 0.4 * x[0] * x[1]]),
+        {"a": 0.7, "b": -0.4},
+    ),
+    "resonance-1:2": (
+        lambda x, p: jnp.stack([x[1] - x[0], p["free"] * x[0] - x[1] + 0.7 * x[0] ** 3 - 0.4 * x[0] ** 2 * x[1]]),
+        {"C": 0.7, "D": -0.4},
+    ),
+    # Of length 1 in the plane |x|^2 = 2 |z|^2.
+    "flip-neimark-sacker": (
+        lambda x, p: jnp.append(growing(x[:2], p), -(1 + p["free"]) * x[2] + x[2] ** 3),
+        {"NS (2, 1, 0)": -2 * np.exp(-1j), "flip (0, 0, 3)": 1},
+    ),
+    "fold-neimark-sacker": (
+        lambda x, p: jnp.append(growing(x[:2], {"free": x[2]}), x[2] + p["free"] - x[2] ** 2),
+        {"NS (2, 1, 0)": -2 * np.exp(-1j), "NS (1, 0, 1)": 1, "fold (0, 0, 2)": -1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("kind", FURTHER)
+def test_further_multipliers_that_are_critical(kind):
+    """At a point of a branch the form is that of all critical multipliers: the monomials of one alone would be infinite."""
+    fn, expected = FURTHER[kind]
+    own = ["neimark-sacker"] * (kind[-6:] == "sacker") + ["period-doubling"] * (kind[:3] == "res" or "flip" in kind)
+    own = ["fold"] if kind == "resonance-1:1" else own + ["fold"] * (kind[:4] == "fold")
+    for each in own:
+        found = form_at(fn, np.zeros(2 + (kind[-6:] == "sacker")), {}, each)
+        assert found.kind == kind and f"no {each} alone: the multipliers of a {kind} point" in str(found)
+        for name, value in found.coefficients.items():
+            assert_allclose(value, expected.get(name, 0), atol=1e-13, err_msg=name)
+
+
+@pytest.mark.medium
+def test_several_multipliers_of_one_kind():
+    """Two that are -1, each with its own eigenvector: all cubic terms are resonant. Three are too many for a fold."""
+    fn = lambda x, p: -(1 + p["free"]) * x + jnp.stack([x[0] ** 3 + 2 * x[0] * x[1] ** 2, x[1] ** 3])
+    found = form_at(fn, [0.0, 0.0], {}, "period-doubling")
+    q = found.eigenvectors.real
+    # The same cubic map in the coordinates along both eigenvectors, any two that are orthogonal.
+    assert_allclose(q @ q.T, np.eye(2), atol=1e-12)
+    w = np.array([0.3, -0.2])
+    cubic = [sum(found.coefficients.get(f"w{k + 1} {alpha}", 0) * w[0] ** alpha[0] * w[1] ** alpha[1] for alpha in
+             ((3, 0), (2, 1), (1, 2), (0, 3))) for k in range(2)]  # fmt: skip
+    x = w @ q[:, :2]
+    assert_allclose(np.array(cubic) @ q[:, :2], [x[0] ** 3 + 2 * x[0] * x[1] ** 2, x[1] ** 3], atol=1e-13)
+    assert "several multipliers are -1 at once" in str(found)
+    with pytest.raises(ValueError, match="the multipliers 1, 1, -1 are on the unit circle"):
+        form_at(lambda x, p: x * jnp.array([1.0, 1.0, -1.0]) + p["free"] - x**2, [0.0] * 3, {}, "fold")
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize(("b", "c", "words"), [(1, 0, "transcritical"), (0, -1, "pitchfork"), (0, 2, "pitchfork")])
 def test_branch_points(b, c, words):

@@ -95,9 +95,19 @@ def test_an_imperfect_pitchfork_is_no_branch_point():
 
 
 @pytest.mark.medium
+def test_multipliers_that_are_critical_at_one_point():
+    """Two multipliers -1 - s at once, whose test function has no sign change; and one of them with the pair (1 + s) exp(+-i)."""
+    both = branch_of(blocks(turned(0.5, 1.0), -np.eye(2)), blocks(np.zeros((2, 2)), -np.eye(2)))
+    check(both, ("period-doubling", 0))
+    assert_allclose(np.abs(both.special_points[0].kernel) @ np.ones(6), [1, 1], atol=1e-14)
+    pair = branch_of(blocks(turned(1.0, 1.0), np.diag([-1, 0.5])), blocks(turned(1.0, 1.0), np.diag([-1, 0])))
+    check(pair, ("neimark-sacker", 0), ("period-doubling", 0))
+
+
+@pytest.mark.medium
 def test_what_is_not_located_is_said():
-    """Two multipliers -1 - s at once: there is no sign change, and no orbit with one of them alone."""
-    branch = branch_of(blocks(turned(0.5, 1.0), -np.eye(2)), blocks(np.zeros((2, 2)), -np.eye(2)))
+    """The multipliers -1 - s and -1 + s: there is no sign change, and as many are outside before and after."""
+    branch = branch_of(blocks(turned(0.5, 1.0), -np.eye(2)), blocks(np.zeros((2, 2)), np.diag([-1, 1])))
     assert branch.special_points == ()
     ((low, high),) = branch.unresolved
     # Intervals are halved down to 1e-6.
