@@ -180,7 +180,7 @@ def zero_between(curve: Followed, a: Place, b: Place, value: Callable[[Place], f
     close = 4 * float(np.finfo(a.near.v.dtype).eps)
     if (fa >= 0) == (fb >= 0) and fa != fb:
         found = between(curve, a, b, fa / (fa - fb))
-        best = min((best, *([found] if found else [])), key=lambda place: abs(value(place)))
+        best = found if found and abs(value(found)) < abs(value(best)) else best
     for _ in range(MOST_SECANTS):
         share = fa / (fa - fb) if (fa >= 0) != (fb >= 0) else 0.0
         if not close < share * (b.s - a.s) < b.s - a.s - close:

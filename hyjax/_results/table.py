@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import ArrayLike
 
 # Readable on a light and on a dark page: the colours are those of the page's text.
 _RULE = "1px solid rgba(128, 128, 128, 0.6)"
@@ -99,7 +100,7 @@ def _on_points(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return found
 
 
-def without_rounding(values: np.ndarray, size: float | np.ndarray | None = None) -> np.ndarray:
+def without_rounding(values: ArrayLike, size: ArrayLike | None = None) -> np.ndarray:
     """Multipliers, or their moduli, to be shown: real and imaginary parts below `eps**(2/3)`, 4e-11 in float64, are zero. With a
     `size`, numbers that are known in its units: those below `eps**(3/4) * size`, 2e-12."""
     values = np.asarray(values)

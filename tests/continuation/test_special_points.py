@@ -105,6 +105,23 @@ def test_multipliers_that_are_critical_at_one_point():
 
 
 @pytest.mark.medium
+def test_a_doubling_at_a_fold():
+    """$(x + s - x^2 + 0.3 y^2, -(1 + x) y + y^3)$: at s = 0 the cubic coefficient of the doubling alone is infinite, and the
+    doubled orbits $y^2 = x$, $s = x^2 - 0.3 x$ begin in first order of s."""
+    fn = lambda u, p: jnp.stack([u[0] + p["s"] - u[0] ** 2 + 0.3 * u[1] ** 2, -(1 + u[0]) * u[1] + u[1] ** 3])
+    step = hj.ReturnMap(mapping(fn, 2), sequence=("run",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([0.5, 0.0, 0.0]), {"s": jnp.array(0.25)})
+    branch = hj.continuation(orbit, where=lambda p: p["s"], stop=(-0.1, 0.3), throw=False)
+    assert sorted(point.kind for point in branch.special_points) == ["fold", "period-doubling"]
+    (point,) = (each for each in branch.special_points if each.kind == "period-doubling")
+    assert point.normal_form.kind == "fold-flip"
+    doubled = hj.switch_branch(point, stop=(-0.1, 0.1))
+    x, y = doubled.heights("x0")[:, 0], doubled.heights("x1")[:, 0]
+    assert np.all(y > 0) and doubled.values.min() < -0.02
+    assert_allclose([y**2, doubled.values], [x, x**2 - 0.3 * x], atol=1e-13)
+
+
+@pytest.mark.medium
 def test_what_is_not_located_is_said():
     """The multipliers -1 - s and -1 + s: there is no sign change, and as many are outside before and after."""
     branch = branch_of(blocks(turned(0.5, 1.0), -np.eye(2)), blocks(np.zeros((2, 2)), np.diag([-1, 1])))
