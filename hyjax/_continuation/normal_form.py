@@ -464,21 +464,16 @@ def with_others(kind: str, spectrum: np.ndarray, rank: int = 1) -> str:
     double = kind != "neimark-sacker" and rank == 1
     margin = np.where(double & (np.abs(rest - critical[0]) < TOGETHER), TOGETHER, CRITICAL)
     others = rest[np.abs(np.abs(rest) - 1) < margin]
-    names = ["fold" if abs(mu - 1) < TOGETHER else "flip" if abs(mu + 1) < TOGETHER else "pair" for mu in others]
+    name = lambda mu: "fold" if abs(mu - 1) < TOGETHER else "flip" if abs(mu + 1) < TOGETHER else "neimark-sacker"
+    names = [name(mu) for mu in others]
     if not names and (rank == 1 or kind != "fold"):
         return kind
-    short = {"fold": "fold", "branch-point": "fold", "period-doubling": "flip", "neimark-sacker": "pair"}[kind]
-    alike = len({*names}) == 1 and len(names) == 1 + ("pair" in names)
-    met = {*names, short} if alike and rank == 1 else set()
-    known = {
-        frozenset(["fold", "flip"]): "fold-flip", frozenset(["fold", "pair"]): "fold-neimark-sacker",
-        frozenset(["flip", "pair"]): "flip-neimark-sacker", frozenset(["pair"]): "double-neimark-sacker",
-        frozenset(["fold"]): "resonance-1:1", frozenset(["flip"]): "resonance-1:2",
-    }  # fmt: skip
-    if frozenset(met) not in known:
+    if rank > 1 or len({*names}) > 1 or len(names) != 1 + ("neimark-sacker" in names):
         listed = ", ".join(_number(complex(mu)) for mu in (*critical, *others))
         raise ValueError(f"normal_form: the multipliers {listed} are on the unit circle: there is no form of so many.")
-    return known[frozenset(met)]
+    met = sorted({*names, name(critical[0])}, key=["fold", "flip", "neimark-sacker"].index)
+    twice = {"fold": "resonance-1:1", "flip": "resonance-1:2", "neimark-sacker": "double-neimark-sacker"}
+    return "-".join(met) if len(met) > 1 else twice[met[0]]
 
 
 def critical_multipliers(kind: str, spectrum: np.ndarray, rank: int = 1) -> np.ndarray:
