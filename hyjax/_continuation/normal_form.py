@@ -408,8 +408,7 @@ def _shown_values(unfolding: Unfolding, v: Array) -> np.ndarray:
 
 
 def _number(value: Coefficient) -> str:
-    known = complex(without_rounding(np.array(value, complex), abs(value)))
-    real, imag = known.real, known.imag
+    real, imag = (float(without_rounding(part, abs(value))) for part in (value.real, value.imag))
     return f"{real:.10g}" if imag == 0 else f"{real:.10g} {'+' if imag >= 0 else '-'} {abs(imag):.10g}i"
 
 
