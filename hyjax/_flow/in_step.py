@@ -171,20 +171,24 @@ def nothing_owed(system: HybridSystem, dtype) -> OwedEvents:
 
 
 def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Bool[Array, " ways"]:
-    """The ways that a jump by the way `taken` takes: itself, and of a clock the ways that are the same clock in other modes, with
-    the same period and phase. Of several such clocks in one mode the first is that which is the first in the other, and so on."""
+    """The ways that a jump by the way `taken` takes: itself, and of a clock the ways that are the same clock in other modes.
+
+    These are the copies of a clock of all modes; and clocks of one mode with equal period and phase, where both modes have
+    equally many: the first of one mode and the first of the other, the second and the second, and so on.
+    """
     first, count = np.cumsum([0, *system.sizes]), sum(system.sizes)
     own = jnp.arange(count) == taken
-    clocks = [
-        (k, each.source, each.guard) for k, each in enumerate(system.transitions) if isinstance(each.guard, Clock)
-    ]
-    if len({source for _, source, _ in clocks}) < 2:
+    ways = [(k, each.source, each.guard) for k, each in enumerate(system.transitions) if isinstance(each.guard, Clock)]
+    if len({source for _, source, _ in ways}) < 2:
         return own
-    times = jnp.stack([jnp.stack(clock.times(params, dtype)) for *_, clock in clocks])
-    alike = jnp.all(times[:, None] == times, axis=-1)
-    sources, places = np.array([source for _, source, _ in clocks]), first[[k for k, *_ in clocks]]
-    rank = jnp.sum(alike & np.tril(sources[:, None] == sources, -1), axis=1)
-    return own.at[places].set(jnp.any(alike & (rank[:, None] == rank) & own[places], axis=1))
+    places, sources = first[[k for k, *_ in ways]], np.array([source for _, source, _ in ways])
+    numbers = np.array([clock.number or 0 for *_, clock in ways])
+    times = jnp.stack([jnp.stack(clock.times(params, dtype)) for *_, clock in ways])
+    beside = sources[:, None] == sources
+    alike = jnp.all(times[:, None] == times, axis=-1) & (numbers[:, None] == numbers)
+    rank, many = (jnp.sum(alike & each, axis=1) for each in (np.tril(beside, -1), beside))
+    paired = (rank[:, None] == rank) & (many[:, None] == many)
+    return own.at[places].set(jnp.any(alike & ((numbers > 0) | paired) & own[places], axis=1))
 
 
 def owed_after(system: HybridSystem, impact: Impact, t: Time, owed: OwedEvents, params: Params) -> OwedEvents:

@@ -22,11 +22,13 @@ def plain_number(value: Number) -> Number:
 class Clock(eqx.Module):
     r"""The guard of a clock: the time to the tick next to $t$, $t_0(p) + kT(p) - t$, positive before and negative after it.
 
-    A flow takes the tick that comes first after its start (`ahead`), so that the guard is linear in time.
+    A flow takes the tick that comes first after its start (`ahead`), so that the guard is linear in time. `number`: of a clock
+    that acts in all modes, of which each mode has a copy; `None` for a clock of one mode.
     """
 
     period: Number = eqx.field(converter=plain_number)
     phase: Number = eqx.field(converter=plain_number, default=0.0)
+    number: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         for name, least in (("period", 0.0), ("phase", -math.inf)):
@@ -57,11 +59,11 @@ class Clock(eqx.Module):
     def of(self, params_of: Callable[[Params], Params]) -> "Clock":
         """The same clock, for parameters of which `params_of` gives its own."""
         composed = lambda value: eqx.Partial(_composed, value, params_of) if callable(value) else value
-        return Clock(composed(self.period), composed(self.phase))
+        return Clock(composed(self.period), composed(self.phase), self.number)
 
     def since(self, start: Callable[[Params], Scalar]) -> "Clock":
         """The same clock in a time that counts from `start(params)`."""
-        return Clock(self.period, eqx.Partial(_earlier, self.phase, start))
+        return Clock(self.period, eqx.Partial(_earlier, self.phase, start), self.number)
 
 
 def _to_tick(clock: Clock, count: Array, t: Time, x: State, params: Params) -> Scalar:

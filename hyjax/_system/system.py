@@ -2,8 +2,9 @@
 
 import dataclasses
 import inspect
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -238,10 +239,12 @@ def every(
     `armed`: see `Transition`. **Returns:** a `Transition`, for `HybridSystem(transitions=...)`. `ValueError` for a period that
     is not positive, for numbers that are not finite, and for a `target` without `source`.
 
-    A flow that starts at a tick has passed it. Clocks of several rates that tick at one time are taken at that time in the order
-    of `transitions`, and so are the derivatives. Where a guard of the state falls at the time of a tick, their order has to be
-    without effect, as for any two guards. The times $t_k$ depend on no state: the multipliers of a map from between two ticks to
-    the next such time, by a `Stroboscope`, are those of the discrete-time system. The example is a sampled velocity feedback.
+    A flow that starts at a tick has passed it. A clock ticks once at a time, also where the mode changes then; clocks of two
+    modes with equal period and phase, of which the modes have equally many, count as one clock, paired in their order. Clocks
+    that tick at one time are taken at that time in the order of `transitions`, and so are the derivatives. Where a guard of the
+    state falls at the time of a tick, their order has to be without effect, as for any two guards. The times $t_k$ depend on no
+    state: the multipliers of a map from between two ticks to the next such time, by a `Stroboscope`, are those of the
+    discrete-time system. The example is a sampled velocity feedback.
 
     **Example:**
 
@@ -270,11 +273,18 @@ def of_arc(name: str, modes: tuple[str, ...]) -> tuple[str, int | None]:
     return (name, None) if found is None else (found[1], int(found[2]))
 
 
-def _in_modes(way: Transition, names: tuple[str, ...]) -> list[Transition]:
-    """A transition, which for a clock without a source is one in every mode."""
-    if isinstance(way, Transition) and isinstance(way.guard, Clock) and not way.source:
-        return [dataclasses.replace(way, source=name, target=name) for name in names]
-    return [way]
+def _in_modes(transitions: Iterable[Transition], names: tuple[str, ...]) -> tuple[Transition, ...]:
+    """The transitions, of which a clock without a source is one in every mode, with one number."""
+    transitions = tuple(transitions)
+    clocks = [each.guard for each in transitions if isinstance(each, Transition) and isinstance(each.guard, Clock)]
+    numbers, ways = itertools.count(1 + max((each.number or 0 for each in clocks), default=0)), []
+    for way in transitions:
+        if isinstance(way, Transition) and isinstance(way.guard, Clock) and not way.source:
+            clock = dataclasses.replace(way.guard, number=next(numbers))
+            ways += [dataclasses.replace(way, source=name, target=name, guard=clock) for name in names]
+        else:
+            ways.append(way)
+    return tuple(ways)
 
 
 class HybridSystem(eqx.Module):
@@ -309,7 +319,7 @@ class HybridSystem(eqx.Module):
     ):
         self.names = tuple(modes)
         self._modes = tuple(modes.values())
-        self.transitions = tuple(each for way in transitions for each in _in_modes(way, self.names))
+        self.transitions = _in_modes(transitions, self.names)
         self.time_unit = time_unit
 
     @property

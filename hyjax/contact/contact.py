@@ -137,9 +137,10 @@ def coefficient(contact: Contact, name: str, params: Params, like: Float[Array, 
     low, high = RANGES[name]
     most = coefficient(contact, "static", params, like) if name == "kinetic" else high
     # Of two formulas for one number one may be larger by rounding.
-    right = (number >= low) & (number <= most * (1 + 8 * float(jnp.finfo(like.dtype).eps)))
+    rounding = 8 * float(jnp.finfo(like.dtype).eps)
+    right = (number >= low - rounding) & (number <= most * (1 + rounding))
     # A factor, so that derivatives are NaN, too.
-    return number * jnp.where(right, 1, jnp.nan)
+    return jnp.where(number < low, low, number) * jnp.where(right, 1, jnp.nan)
 
 
 def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:

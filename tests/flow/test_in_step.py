@@ -318,6 +318,21 @@ def test_a_clock_that_has_ticked_is_not_due_in_another_mode(clocks):
     assert_allclose(ran.x, [2.5, 2.0], atol=1e-14)
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_clocks_at_one_time_both_tick(order):
+    """One changes the mode, in which only the other, that of all modes, ticks."""
+    count = lambda k: lambda t, x, p: x.at[k].add(1.0)
+    mode = hj.Mode(lambda t, x, p: jnp.ones(1), ("x",), held=("starts", "samples"))
+    clocks = (hj.every(1.0, count(1), source="idle", target="busy"), hj.every(1.0, count(2)))
+    system = hj.HybridSystem({"idle": mode, "busy": mode}, clocks[::order])
+    ran = hj.simulate(system, jnp.zeros(3), None, mode="idle", t1=2.5, max_jumps=5, integrator=ROLLED)
+    assert ran.result == "successful"
+    assert_allclose(ran.x, [2.5, 1, 2], atol=1e-14)
+    step = hj.ReturnMap(system, section=hj.Stroboscope("busy", 1.0, phase=0.5), integrator=ROLLED)
+    assert_allclose(step(jnp.zeros(3), None).x, [1, 0, 1], atol=1e-14)
+
+
 def phase_locked_loop():
     """A loop of which the edges of a clock and of an oscillator switch the current of a pump, with a resistor p[1]."""
     field = lambda pump: lambda t, x, p: jnp.stack([x[1] + pump * p[1], pump * p[0]])
