@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 from reference import case
 
 # Outside the checkout: another copy of the project, or the check of a change, finds the programs there.
@@ -95,6 +95,14 @@ def compass():
     record = case("C_compass_gait")
     params = compass_gait.Params(slope=np.deg2rad(record["slope_deg"]))
     return _orbit(compass_gait, compass_gait.guess(params), params)
+
+
+@pytest.fixture
+def unchecked():
+    """As users have it: without the type checker, which would speak first."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from .._results.table import without_rounding
 from .._system.results import RESULTS
 from .._system.types import Params, Scalar
 from .._system.where import leaf_names, Where
-from .curve import Curve, point_near, PseudoArclength, result_of
+from .curve import Curve, interval_to, point_near, PseudoArclength, result_of
 from .detection import each_once, expected, explains, located, witness
 from .location import Followed, places_of, search
 from .special_points import locate_grazing, locate_swap, SpecialPoint
@@ -246,11 +246,19 @@ class Branch(OrbitCurve):
         """The branches that cross this one at branch points, and those that go on beyond its swaps of events and beyond theirs;
         each once, and without this one. With it, they are the gait map of a family.
 
-        **Arguments:** `stop`: the bounds `(low, high)` of the parameter, in its own unit. `method`: as for `continuation`.
-        **Returns:** at most 8 beyond swaps. Where several multipliers are 1 at once the first of the point's `daughters` is
-        followed, the others by `switch_branch`. Branches whose first point is not found are left out; others end as their
-        `result` says."""
-        return diagrams().crossing_branches([self], stop=stop, method=method)
+        **Arguments:** `stop`: the bounds `(low, high)` of the parameter, in its own unit, with all these points between them.
+        `method`: as for `continuation`.
+        **Returns:** those from all points of this branch, and from the swaps of the first 7 that are found. Where several
+        multipliers are 1 at once the first of the point's `daughters` is followed, the others by `switch_branch`. Branches whose
+        first point is not found are left out; others end as their `result` says. `ValueError` for other bounds."""
+        if np.shape(stop) != (2,):
+            raise ValueError(f"connected: stop={stop!r} must be a pair (low, high).")
+        low, high = stop
+        interval_to((low, high), jnp.asarray(low, self.values.dtype), "connected", behind=0.0)
+        for point in self.special_points:
+            if point.kind in ("branch-point", "swap"):
+                interval_to((low, high), point.value, "connected", behind=0.0)
+        return diagrams().crossing_branches([self], stop=(low, high), method=method)
 
     def explore(self, model, **options):
         """A page with the gait map of the branch, on which its gaits move; see `hyjax.plot.gait_map`."""

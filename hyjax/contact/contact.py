@@ -3,9 +3,11 @@
 import functools as ft
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -17,11 +19,16 @@ from .mechanism import Positions, Velocities
 # A tangential velocity, or two of a contact in space that never slips.
 Slip = Callable[[Time, Positions, Velocities, Params], Scalar]
 # A number, or a function that returns a leaf of the parameters.
-Coefficient = float | Array | Callable[[Params], Scalar]
+Coefficient = float | np.number | Array | Callable[[Params], Scalar]
 RANGES = {
     "restitution": (0.0, 1.0), "static": (0.0, math.inf), "kinetic": (0.0, math.inf), "settle": (0.0, math.inf),
     "tangential": (0.0, 1.0),
 }  # fmt: skip
+
+
+def _number(value: Any) -> Any:
+    """A number of NumPy as one of Python; all else as it is."""
+    return value.item() if isinstance(value, np.number | np.ndarray) and value.shape == () else value
 
 
 class Contact(eqx.Module):
@@ -66,11 +73,11 @@ class Contact(eqx.Module):
 
     gap: Callable[[Time, Positions, Params], Scalar]
     slip: Slip | tuple[Slip, Slip] | None = None
-    restitution: Coefficient = 0.0
-    static: Coefficient | None = None
-    kinetic: Coefficient | None = None
-    settle: Coefficient = 0.0
-    tangential: Coefficient = 0.0
+    restitution: Coefficient = eqx.field(default=0.0, converter=_number)
+    static: Coefficient | None = eqx.field(default=None, converter=_number)
+    kinetic: Coefficient | None = eqx.field(default=None, converter=_number)
+    settle: Coefficient = eqx.field(default=0.0, converter=_number)
+    tangential: Coefficient = eqx.field(default=0.0, converter=_number)
     poisson: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
@@ -86,13 +93,13 @@ class Contact(eqx.Module):
         self._check_friction()
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
-            known = isinstance(value, int | float | Array) and not isinstance(value, jax.core.Tracer)
-            if known and not np.all((low <= np.asarray(value)) & (np.asarray(value) <= high)):
-                raise ValueError(f"Contact: {name}={value!r} must lie between {low} and {high}.")
-            if not (isinstance(value, int | float | Array) or callable(value) or value is None):
+            number = isinstance(value, int | float) or (isinstance(value, Array) and value.shape == ())
+            if not (number or callable(value) or value is None):
                 raise ValueError(
                     f"Contact: {name} must be a number or a function of params, such as lambda p: p.{name}; got {value!r}."
                 )
+            if number and not isinstance(value, jax.core.Tracer) and not low <= np.asarray(value) <= high:
+                raise ValueError(f"Contact: {name}={value!r} must lie between {low} and {high}.")
 
     def _check_friction(self):
         if self.slip is None and not (isinstance(self.tangential, int | float) and self.tangential == 0):

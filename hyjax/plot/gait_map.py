@@ -121,17 +121,18 @@ def gait_map(
         arcs = [orbit.sample(SAMPLES) for orbit in each]
         feet = [_footfalls(orbit, legs) for orbit in each]
         columns = [_column(branch, height, model, arcs, feet) for height in (across, up)]
-        for what, column in zip((across, up), columns, strict=True):
-            if not np.isfinite(column).any():
-                raise ValueError(
-                    f"gait_map: {what!r} is known at no point: a speed needs the model's `travel` or the coordinate x_rate, a "
-                    f"duty factor legs=. Give another as across= or up=, such as {branch.parameter!r} or a function of an orbit."
-                )
         moving = np.unique(np.linspace(0, len(branch) - 1, max(2, round(gaits * len(branch) / total))).astype(int))
         for i, orbit in enumerate(each):
             drawn = _motion(orbit, arcs[i], model) if i in moving else None
             x, y = (float(column[i]) for column in columns)
             points.append(GaitPoint(number, x, y, bool(branch.stable[i]), orbit, feet[i], drawn))
+    for height, known in ((across, [point.across for point in points]), (up, [point.up for point in points])):
+        if not np.isfinite(known).any():
+            what = repr(height) if isinstance(height, str) else getattr(height, "__name__", height)
+            raise ValueError(
+                f"gait_map: {what} is known at no point: a speed needs the model's `travel` or the coordinate x_rate, a duty "
+                f"factor legs=. Give another as across= or up=, such as {branches[0].parameter!r} or a function of an orbit."
+            )
     names = [_printed(height, branches[0], model) for height in (across, up)]
     named = tuple(tuple(point.feet.name for point in points if point.branch == k) for k in range(len(branches)))
     system = branches[0].unfolding.problem.system

@@ -6,7 +6,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 import saltation_cart as cart
@@ -515,6 +514,13 @@ MISUSES = [
     (lambda: Contact(GAP, SLIP, static=0.5, kinetic=-0.4), "kinetic=-0.4"),
     (lambda: Contact(GAP, restitution=1.2), "restitution=1.2"),
     (lambda: Contact(GAP, restitution="p.e"), "lambda p: p.restitution"),
+    (
+        lambda: Contact(GAP, restitution=jnp.array([0.5, 0.6])),
+        "restitution must be a number or .* got Array\\(\\[0.5, 0.6",
+    ),
+    (lambda: Contact(GAP, settle=np.array([0.5])), "settle must be a number"),
+    (lambda: Contact(GAP, restitution=np.float32(1.5)), "restitution=1.5 must lie between"),
+    (lambda: Contact(GAP, SLIP, static=np.float32(0.25), kinetic=np.float32(0.5)), "Give static >= kinetic"),
     (lambda: Contact(GAP, settle=-1.0), "settle=-1.0"),
     (lambda: Mechanism(jnp.eye(2)), "mass must be a function"),
     (lambda: Mechanism(lambda q, p: q, coriolis=3), "coriolis must be a function"),
@@ -531,18 +537,17 @@ MISUSES = [
 ]
 
 
-@pytest.fixture
-def unchecked():
-    """As users have it: without the type checker, which would speak first."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
 @pytest.mark.parametrize("wrong, said", MISUSES, ids=[said for _, said in MISUSES])
 def test_misuse(wrong, said, unchecked):
     with pytest.raises(ValueError, match=said):
         wrong()
+
+
+def test_coefficients_may_be_numbers_of_numpy():
+    rough = Contact(GAP, SLIP, restitution=np.float32(0.5), static=np.float32(np.inf), tangential=np.array(0.25))
+    assert rough.rough and (rough.restitution, rough.tangential) == (0.5, 0.25)
+    assert Contact(GAP, SLIP, static=np.int64(1), kinetic=np.float32(0.5)).slips
+    assert not Contact(GAP, tangential=np.float32(0)).rough
 
 
 WRONG_SHAPES = [

@@ -1,7 +1,6 @@
 """Rough contacts in space, with two tangents, against pinned bodies and equations in NumPy."""
 
 import math
-import os
 
 import jax
 import jax.numpy as jnp
@@ -115,8 +114,7 @@ def test_a_body_on_four_feet():
         start(system, rest.at[7].set(0.1), STILL)
 
 
-@pytest.mark.skipif(os.environ.get("HYJAX_TEST_TYPES") == "1", reason="Checks of types refuse these slips before.")
-def test_two_tangents_are_for_rough_contacts():
+def test_two_tangents_are_for_rough_contacts(unchecked):
     gap, slip = lambda t, q, p: q[2], lambda t, q, v, p: v[0]
     for slips, friction in (((slip, slip), 0.5), ((slip,), math.inf), ((slip, 3), math.inf)):
         with pytest.raises(ValueError, match=r"slip must be a function .* Two are for a contact that never slips"):

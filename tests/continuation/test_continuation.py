@@ -165,12 +165,23 @@ def exchange(x, p):
 
 
 @pytest.mark.medium
-def test_the_half_that_leads_to_stop():
+def test_the_half_that_leads_to_stop(unchecked):
     """The branch that crosses x = 0 is x = mu, positive above and negative below."""
     orbit = start(exchange, [0.0], {"mu": jnp.array(-0.5)})
     branch = hj.continuation(orbit, where=lambda p: p["mu"], stop=0.5)
     (point,) = branch.special_points
     assert point.kind == "branch-point"
+    (crossing,) = branch.connected(stop=(-0.4, 0.4))
+    assert_allclose(crossing.x[:, 0], crossing.values, rtol=1e-9)
+    with pytest.raises(ValueError, match=r"^connected: the parameter's value .* within stop=\(0\.1, 0\.4\)"):
+        branch.connected(stop=(0.1, 0.4))
+    # The bounds are looked at also where there is no special point.
+    short = hj.continuation(orbit, where=lambda p: p["mu"], stop=-0.4)
+    assert short.connected(stop=(-0.5, 0.5)) == []
+    for bounds, said in ((0.5, r"a pair \(low, high\)"), ((0.5, -0.5), ".* low < high"), ((-0.5, np.inf), "finite")):
+        for each in (branch, short):
+            with pytest.raises(ValueError, match=rf"^connected: stop={re.escape(repr(bounds))} must be {said}"):
+                each.connected(stop=bounds)
     for stop in (0.4, -0.4):
         half = hj.switch_branch(point, stop=stop)
         assert half.result == RESULTS.successful and half.values[-1] == stop
@@ -198,9 +209,12 @@ def test_a_branch_that_does_not_lead_to_stop():
     (fold,) = whole.special_points
     assert whole.result == RESULTS.successful
     # The fold is at a rounding, which no text shows.
-    assert 0 < abs(float(fold.value)) < 1e-15
+    assert abs(float(fold.value)) < 1e-15
     assert fold.normal_form.criticality == "two orbits for mu > 0, none beyond"
-    assert str(fold).startswith("fold at 0: x = (+0, +0)") and "fold            0   0      0" in str(whole)
+    assert "fold            0   0      0" in str(whole)
+    moved = lambda by: str(eqx.tree_at(lambda point: point.v, fold, fold.v + by))
+    assert all(moved(by).startswith("fold at 0: x = (+0, +0)") for by in (0.0, 1e-15, -1e-15))
+    assert not moved(1e-9).startswith("fold at 0: x = (+0, +0)")
 
 
 @pytest.mark.medium

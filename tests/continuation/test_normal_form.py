@@ -34,7 +34,7 @@ def form_at(fn, x, params, kind, strides=1, rank=1):
     v = unfolding.join(jnp.column_stack([jnp.roll(x, 1, axis=0), jnp.ones(len(x))]), jnp.zeros(1))
     residual, jacobian, _ = unfolding.rolled().evaluate(v)
     assert_allclose(residual, 0, atol=1e-14)
-    multipliers = np.linalg.eigvals(np.asarray(unfolding.around(jacobian)))
+    multipliers = jnp.linalg.eigvals(unfolding.around(jacobian))
     return normal_form(kind, unfolding, v, jacobian, multipliers, jnp.zeros_like(v).at[-1].set(1), rank)
 
 

@@ -86,7 +86,7 @@ def test_the_plan_is_a_trajectory_of_its_map(cart):
     assert_allclose(jax.vmap(lambda end: way("cart", end, params))(ends), [[1.0], [0.0]])
 
 
-def test_the_way_counts_once():
+def test_the_way_counts_once(unchecked):
     """With one interval too, where the arc that begins the step ends at the section, in the same interval; a function of equal
     arguments is equal, and not compiled again."""
     once = hj.control.HeldInputs(STEP, lambda p: p, intervals=1)
@@ -349,7 +349,7 @@ def test_what_cannot_be():
         ),
     ],
 )
-def test_bad_arguments(changed, match):
+def test_bad_arguments(changed, match, unchecked):
     objective = changed.pop("objective", EFFORT)
     with pytest.raises((ValueError, AttributeError), match=match):
         hj.optimize(crude(), objective, **{"constraints": [START], **changed})

@@ -96,7 +96,7 @@ def test_what_returns_on_the_orbit_alone_is_not_conserved():
     assert_allclose(right.multipliers, 0, atol=1e-12)
 
 
-def test_bad_quantities():
+def test_bad_quantities(unchecked):
     guess = jnp.array([0.0, 2.0])
     with pytest.raises(ValueError, match=r"conserved=2\.0 must be a function"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=2.0)

@@ -4,6 +4,7 @@ import html
 import json
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -63,6 +64,21 @@ def test_the_page_needs_no_other_file(branch):
     page = hj.plot.gait_map([branch], wheel, gaits=2).page
     assert not re.search(r"https?:|src=|href=|@\w+@|url\(|import", page.replace("http://www.w3.org", ""))
     assert page.startswith("<!DOCTYPE html>") and page.count("</script>") == 2
+
+
+@pytest.mark.medium
+def test_a_quantity_that_one_branch_lacks(branch):
+    """The points of the other branch are shown."""
+    further = hj.continuation(branch.orbits[-1], where=lambda p: p.slope, stop=0.26)
+
+    def early(orbit, params):
+        return jnp.where(params.slope < 0.2499, orbit.period, jnp.nan)
+
+    for branches in ([branch, further], [further, branch]):
+        drawn = part(r'<svg id="map".*?</svg>', hj.plot.gait_map(branches, wheel, "slope", early, gaits=4).page)[0]
+        assert drawn.count("<circle") == np.sum(branch.values < 0.2499) and "nan" not in drawn
+    with pytest.raises(ValueError, match="gait_map: early is known at no point"):
+        hj.plot.gait_map([further, further], wheel, "slope", early)
 
 
 def test_axes_of_the_map(branch):
