@@ -220,7 +220,7 @@ def basin(
     size, spread = np.max(np.abs(nodes), initial=0), np.max(np.abs(x))
     # Orbits at the origin have no size of their own.
     size = size if size > np.finfo(x.dtype).eps ** 0.5 * spread else spread
-    near, _ = reach_of(closeness, size, nodes, owner)
+    near, _ = reach_of(closeness * size, size, nodes, owner)
     common = (chosen.params, chosen.padded(nodes), owner, np.asarray(near, x.dtype))
     x, lanes = chosen.padded(x), np.repeat(lanes, len(points), axis=0)
     lane, one = eqx.Partial(passes_to_outcome, chosen.map, grid.free, len(outcomes)), np.full(1, 1)

@@ -135,9 +135,10 @@ def edge_state(
         )
     lap, nodes = lap_of(step, params, orbit.period), jnp.asarray(orbit.nodes)
     both, inside = np.vstack([nodes, outside]), np.asarray(orbit.x)
-    near, apart = reach_of(closeness, float(np.max(np.abs(both))), both, np.arange(len(both)) // len(nodes))
+    size = float(np.max(np.abs(both)))
+    near, apart = reach_of(closeness * size, size, both, np.arange(len(both)) // len(nodes))
     # What lies between both may be far smaller than a coordinate, and is no larger than some times their distance.
-    size = min(float(np.max(np.abs(both))), 10 * apart)
+    size = min(size, 10 * apart)
     fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
     if bool(fates(np.repeat(outside[None], POINTS, axis=0))[0]):
         raise ValueError("edge_state: both of between lead to the first orbit. Give a state outside of its basin.")

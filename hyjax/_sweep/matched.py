@@ -45,16 +45,16 @@ def sizes_of(states: Float[np.ndarray, "*rows n"], share: float) -> Float[np.nda
 
 
 def reach_of(
-    closeness: float, size: float, nodes: Float[np.ndarray, "nodes n"], owner: Int[np.ndarray, " nodes"]
+    near: float, size: float, nodes: Float[np.ndarray, "nodes n"], owner: Int[np.ndarray, " nodes"]
 ) -> tuple[float, float]:
-    """How near to a node of an orbit a state is to be, to belong to it: `closeness` of the `size` of states, and at most a third
-    of the distance between two orbits; and that distance, infinite for one. One that is given twice counts as one.
+    """How near to a node of an orbit a state is to be, to belong to it: `near`, and at most a third of the distance between two
+    orbits; and that distance, infinite for one. One that is given twice counts as one.
 
-    **Arguments:** `owner`: the number of the orbit that each node belongs to.
+    **Arguments:** `size`: that of states, for their rounding. `owner`: the number of the orbit that each node belongs to.
     """
     apart = np.max(np.abs(nodes[:, None] - nodes), axis=2, initial=0)[owner[:, None] != owner]
     least = float(np.min(apart[apart > np.finfo(nodes.dtype).eps ** 0.5 * size], initial=np.inf))
-    return min(closeness * size, least / 3), least
+    return min(near, least / 3), least
 
 
 def numbered(

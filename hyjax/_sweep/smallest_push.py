@@ -288,9 +288,11 @@ def smallest_push(
     $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries
     of $u$. `instants`: times from the orbit's start at which the push may be; by default any. `edge`: the edge state, a
     `PeriodicOrbit` with one multiplier outside of the unit circle; by default that to which a trajectory on the border leads, as
-    for `edge_state`. `largest`: the largest size that is tried, by default the largest coordinate of the orbit. `max_strides`,
-    `closeness`: as for `edge_state`, by `largest` if that is more; at most a third of the distance to the edge state, and of
-    `largest`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+    for `edge_state`. `largest`: the largest size $|u|$ that is tried, by default that which moves a coordinate by the largest one
+    of the orbit, or that number for parameters. `max_strides`, `closeness`: as for `edge_state`, relative to the displacement
+    $\sum_i u_i d_i$ of the largest push if that is more than the largest coordinate; at most a third of the distance to the edge
+    state, and of that displacement unless parameters are kicked. `throw`: raise a `SolveError` on failure; with `False`, `result`
+    holds the code.
 
     **Returns:** a `SmallestPush`, whose `gradient()` is that of the size. `result` is `optimum_not_found` where no minimum on the
     stable manifold of an edge state is smaller than the pushes that were seen to leave the basin. `ValueError` for an orbit or
@@ -315,10 +317,12 @@ def smallest_push(
         raise ValueError("smallest_push: give directions=, such as names of coordinates, or where=, parameters.")
     names = tuple(each for each in directions if isinstance(each, str))
     size = float(max(jnp.max(jnp.abs(each)) for each in (orbit.nodes, *orbit.arc_ends)))
-    largest = size if largest is None else largest
-    size = max(size, largest)
-    # The largest push stands for the distance to an edge state that is not known.
-    near = min(_reach(closeness, size, orbit, edge), largest / 3)
+    rate = _rate(jnp.eye(1) if names else jnp.asarray(directions), free)
+    largest = size / (rate if 0 < rate < np.inf else 1.0) if largest is None else largest
+    moved = rate * largest
+    size = max(size, moved) if moved < np.inf else size or largest
+    # The displacement of the largest push stands for the distance to an edge state that is not known.
+    near = min(_reach(closeness * size, orbit, edge), moved / 3)
     basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
     found: list[tuple[Any, Pushed]] = []
     for pushed in _arcs(orbit, directions, free, basin):
@@ -335,9 +339,9 @@ def smallest_push(
         lap = found[0][1].lap
         back = lambda x: fates_of(lap, basin.nodes, jnp.asarray(x), near, max_strides)
         pairs = (pushed.fates(np.stack(start))[1] for start, pushed in found[:STARTS])
-        led = (tracked(lap, (pair[0], pair[1]), back, min(size, 10 * largest), ROUNDS) for pair in pairs)
+        led = (tracked(lap, (pair[0], pair[1]), back, min(size, 10 * moved), ROUNDS) for pair in pairs)
         edge = next((each for each in led if each is not None), None)
-        if edge is not None and _reach(closeness, size, orbit, edge) < near:
+        if edge is not None and _reach(near, orbit, edge) < near:
             return smallest_push(
                 orbit, directions=directions, where=where, instants=instants, edge=edge, largest=largest,
                 max_strides=max_strides, closeness=closeness, throw=throw,
@@ -360,10 +364,16 @@ def smallest_push(
     return raise_failure("smallest_push", result) if throw else result
 
 
-def _reach(closeness: float, size: float, orbit: PeriodicOrbit, edge: PeriodicOrbit | None) -> float:
-    """How near to the orbit a state is to be, to have come back."""
+def _rate(directions: Array, free: tuple[int, ...]) -> float:
+    """How far a push of size 1 moves a coordinate at most; infinite where parameters, of other units, are kicked."""
+    return np.inf if free else float(np.max(np.linalg.norm(directions, axis=0)))
+
+
+def _reach(near: float, orbit: PeriodicOrbit, edge: PeriodicOrbit | None) -> float:
+    """How near to the orbit a state is to be, to have come back: at most a third of the distance to the edge state."""
     nodes = np.asarray(orbit.nodes if edge is None else jnp.vstack([orbit.nodes, edge.nodes]))
-    return reach_of(closeness, size, nodes, (np.arange(len(nodes)) >= len(orbit.nodes)).astype(int))[0]
+    owner = (np.arange(len(nodes)) >= len(orbit.nodes)).astype(int)
+    return reach_of(near, float(np.max(np.abs(nodes))), nodes, owner)[0]
 
 
 def _arcs(orbit: PeriodicOrbit, directions: Sequence[str] | Array, free: tuple[int, ...], basin: Basin) -> list[Pushed]:
@@ -442,7 +452,7 @@ def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
     at = lambda v, k: [np.asarray(each)[0] for each in _conditions(pushed, border, jnp.asarray(v)[None], jnp.array(k))]
     away = lambda x: float(np.max(np.abs(x - np.asarray(border.x))))
     first, found, nearest, force = 0, None, np.inf, None
-    limits = float(pushed.begin), float(pushed.end)
+    limits, rate = (float(pushed.begin), float(pushed.end)), _rate(pushed.directions, pushed.free)
     while not away(at(v, first)[3]) <= NEAR * apart:
         first += 1
         if first == LONGEST:
@@ -455,8 +465,11 @@ def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
                 return found
             force = -(v[:-1] @ slope[:-1]) / (slope[:-1] @ slope[:-1]) if force is None else force
             new, force = _newton(v, force, value, slope, curvature, free, limits)
-            moved, v = np.max(np.abs(new - v)), new
-            if moved <= 1e-14 * max(apart, np.max(np.abs(v))):
+            # Pushes that move a state, or the height on the border, by that distance, or their own size; and times.
+            unit = max(apart / min(rate, np.linalg.norm(slope[:-1])), np.linalg.norm(new[:-1]))
+            units = np.append(np.full(len(v) - 1, unit), np.max(np.abs(limits)))
+            moved, v = np.max(np.abs(new - v) / units), new
+            if moved <= 1e-14:
                 break
         else:
             return found
@@ -469,7 +482,7 @@ def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
         second = (force * curvature + np.diag(np.append(np.ones(len(v) - 1), 0.0)))[:n, :n]
         least = np.all(np.linalg.eigvalsh(along @ second @ along.T) >= -1e-6 * np.max(np.abs(second)))
         found, nearest = (v, force, k, bool(least)), min(nearest, away(x))
-        if k > first and np.max(np.abs(v - old)) <= 1e-15 * max(apart, np.max(np.abs(v))):
+        if k > first and np.max(np.abs(v - old) / units) <= 1e-15:
             return found
     return found
 
@@ -483,9 +496,12 @@ def _newton(v: np.ndarray, force: float, value, slope, curvature, free: bool, li
     matrix = force * curvature + np.diag(np.append(np.ones(len(u)), 0.0))
     whole = np.block([[matrix[:n, :n], slope[:n, None]], [slope[None, :n], np.zeros((1, 1))]])
     off = np.append((np.append(u, 0.0) + force * slope)[:n], value)
-    # Least squares: where all instants are alike the matrix is singular.
-    change = -np.linalg.lstsq(whole, off, rcond=1e-10)[0]
+    # In units of the push and of the arc's time, and for a slope of 1.
     longest = np.append(np.full(len(u), 0.3 * np.linalg.norm(u)), 0.3 * (limits[1] - limits[0]))[:n]
+    units = longest / longest[0]
+    units = np.append(units, 1 / np.linalg.norm(slope[:n] * units))
+    # Least squares: where all instants are alike the matrix is singular.
+    change = -units * np.linalg.lstsq(units[:, None] * whole * units, units * off, rcond=1e-10)[0]
     part = min(1.0, float(np.min(longest / np.maximum(np.abs(change[:n]), 1e-300))))
     new = v.copy()
     new[:n] += part * change[:n]
@@ -528,8 +544,8 @@ def _swept(least: SmallestPush, phases: Any, where: Where | None, values: Any) -
         codes[i] = int(code._value)
         if code != RESULTS.successful:
             continue
-        near = jnp.minimum(pushed.basin.near, _reach(np.inf, float(np.max(np.abs(edge.nodes))), orbit, edge))
-        basin = pushed.basin._replace(nodes=jnp.asarray(orbit.nodes), near=near)
+        near = _reach(float(pushed.basin.near), orbit, edge)
+        basin = pushed.basin._replace(nodes=jnp.asarray(orbit.nodes), near=jnp.asarray(near))
         arcs, border = _arcs(orbit, least.names or pushed.directions, pushed.free, basin), border_of(edge)
         pushes, new = list(pushes), []
         for k in np.argsort(np.abs(at - pushes[0][0]), kind="stable"):

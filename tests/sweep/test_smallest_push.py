@@ -44,6 +44,46 @@ def test_the_smallest_push_in_closed_form(tmp_path):
     assert_array_equal(again.push, least.push)
 
 
+WELL = mapping(lambda x, p: x + p["rate"] * x * (1 - (x / p["g"]) ** 2) / 2 + p["force"] / p["unit"])
+
+
+def beside_the_origin(rate, unit=1.0):
+    """The well at 1 with the saddle at 0, beyond which, and from g sqrt(1 + 2 / rate) on, states lead away."""
+    params = {"rate": rate, "g": 1.0, "force": 0.0, "unit": unit}
+    step = hj.ReturnMap(WELL, sequence=("run",), integrator=ROLLED)
+    return hj.periodic_orbit(step, jnp.array([1.0, 0.0]), {name: jnp.array(each) for name, each in params.items()})
+
+
+@pytest.mark.medium
+def test_an_edge_state_at_the_origin_over_a_parameter():
+    least = hj.smallest_push(beside_the_origin(1.0), directions=("x0",), instants=(0.5,), largest=2.5)
+    assert_allclose(least.edge.x, [0, 0], atol=1e-14)
+    g = np.array([1.0, 1.1])
+    found = least.sweep(where=lambda p: p["g"], values=g, phases=[0.5])
+    assert_allclose(found["push"], g[:, None, None] * (np.sqrt(3) - 1), rtol=1e-12)
+    assert np.all(found.result == 0) and np.all(found.certified <= 1e-11)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("unit", [1.0, 1e-6, 1e-9, 1e6])
+def test_pushes_and_kicks_in_any_unit(unit):
+    """The saddle is 1 below the well, and the other border farther above."""
+    orbit = beside_the_origin(0.4, unit)
+    for given in ({"directions": jnp.array([[1 / unit, 0.0]])}, {"where": lambda p: p["force"]}):
+        least = hj.smallest_push(orbit, **given, instants=(0.5,), largest=2.5 * unit, max_strides=200)
+        assert_allclose(least.push / unit, [-1], rtol=1e-13)
+        assert_allclose(least.edge.x, [0, 0], atol=1e-14)
+        assert least.certified <= 1e-11
+
+
+@pytest.mark.medium
+def test_a_bent_border_in_a_small_unit():
+    rest, edge = orbits(1.0, 0.0)
+    least = hj.smallest_push(rest, directions=1e9 * jnp.eye(3)[:2], edge=edge, largest=2e-9)
+    assert_allclose(least.size, 1e-9 * np.sqrt(3) / 2, rtol=1e-13)
+    assert least.certified == 1e-12
+
+
 def near_wells():
     """Wells at -g and g with the saddle 0 between them, beside a coordinate that goes to 1: the border is where x = 0 after laps,
     x = 0 and x = g sqrt 3, nearer to the orbit than a hundredth of 1."""
