@@ -1,4 +1,5 @@
 r"""Small dense matrices in plain JAX operations: solutions, determinants, null vectors by Gaussian elimination; orthonormal rows.
+And polynomials by Horner's scheme.
 
 The loop of an elimination runs over the columns, and each step subtracts whole rows. In a batch all lanes run the same steps, so
 a lane's result does not depend on the other lanes, and on a GPU nothing is copied to the host. Beyond `SMALL` unknowns solutions
@@ -263,3 +264,15 @@ def _rows(array: Array, which: Int[Array, "..."]) -> Array:
 
 def _size(x: Array) -> Array:
     return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
+
+
+def horner(coefficients: tuple[float, ...], z: Array) -> Array:
+    r"""$\sum_i c_i z^i$, from the last coefficient down.
+
+    Where the moduli of the terms fall by the factor $\theta$ or faster, the rounding is at most $2u|c_0| / (1 - \theta)^2$: the
+    term $i$ passes the rounding of its coefficient, $i$ products and $i + 1$ sums, and $\sum_i (2i + 2)\theta^i$ is that.
+    """
+    total = jnp.full_like(z, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = total * z + coefficient
+    return total

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .eager import compile_for as compile_for, Purpose as Purpose
+from .elimination import horner
 from .fusion import batch_first, stored
 
 # Near-minimax fits on |r| <= pi/4, in r^2: sin r = r + r^3 S(r^2), cos r = 1 - r^2/2 + r^4 C(r^2); both below 2e-17.
@@ -45,18 +46,6 @@ _SIN_ALONE = (
 )
 # pi/2 in parts of 33 bits: the product of a part with an integer below 2^20 is exact (Cody and Waite, 1980).
 _HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
-
-
-def horner(coefficients: tuple[float, ...], z: Array) -> Array:
-    r"""$\sum_i c_i z^i$, from the last coefficient down.
-
-    Where the moduli of the terms fall by the factor $\theta$ or faster, the rounding is at most $2u|c_0| / (1 - \theta)^2$: the
-    term $i$ passes the rounding of its coefficient, $i$ products and $i + 1$ sums, and $\sum_i (2i + 2)\theta^i$ is that.
-    """
-    total = jnp.full_like(z, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total = total * z + coefficient
-    return total
 
 
 def _less(x: Array, quarters: Array) -> Array:

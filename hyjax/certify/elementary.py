@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._numerics.fast import horner
+from .._numerics.elimination import horner
 from .rounding import enclosure, EPS, not_negative, points, UNSURE, up
 
 # Polynomials and powers of two, the parts of which the elementary functions are made.
