@@ -30,9 +30,9 @@ def __getattr__(name: str) -> Any:
 
 _FILES = {
     "fast": "._numerics.fast", "objectives": "._optimize.objectives", "_store": "._sweep.store",
-    "_diagram": "._sweep.bifurcation_diagram",
+    "_diagram": "._sweep.bifurcation_diagram", "_proof_figures": ".certify.proof_figures",
 }  # fmt: skip
 _registry.connect(
     plot=lambda: _imported("plot"), models=lambda: _imported("models"), sweeps=lambda: __getattr__("_store"),
-    diagrams=lambda: __getattr__("_diagram"),
+    diagrams=lambda: __getattr__("_diagram"), proofs=lambda: __getattr__("_proof_figures"),
 )  # fmt: skip

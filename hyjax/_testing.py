@@ -178,7 +178,7 @@ if TYPE_CHECKING:
         rounding as outward_rounding,
         symbolic,
     )
-    from .certify.certificate_figure import relative_tube
+    from .certify.proof_figures import relative_tube
     from .certify.certify_command import certificate_record
     from .certify.disturbance import Disturbance, disturbed_ends, NONE
     from .certify.eigenvalue_discs import EigenvalueEnclosure, enclose_eigenvalues

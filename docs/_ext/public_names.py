@@ -99,10 +99,15 @@ def parsed(file: pathlib.Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
+def _statements(file: pathlib.Path) -> list[ast.stmt]:
+    """The statements of a file, with those under its conditions: of names that are imported late, `if TYPE_CHECKING`."""
+    return [each for node in parsed(file).body for each in (node.body if isinstance(node, ast.If) else [node])]
+
+
 def _imports(file: pathlib.Path) -> dict[str, tuple[pathlib.Path, str]]:
     """What a file imports from the package `as` the same name or plainly: name to (file, name there)."""
     found = {}
-    for node in parsed(file).body:
+    for node in _statements(file):
         if isinstance(node, ast.ImportFrom) and node.level and node.module:
             base = file.parent
             for _ in range(node.level - 1):
@@ -130,7 +135,7 @@ def file_of(module: str) -> pathlib.Path:
 def _of_module(module: str) -> list[str]:
     """The names of a public module: those that it imports `as` themselves, and the functions and classes that it defines."""
     file = file_of(module)
-    body = parsed(file).body
+    body = _statements(file)
     imported = [
         alias.name
         for node in body

@@ -13,8 +13,8 @@ _importers: dict[str, Callable[[], ModuleType]] = {}
 
 
 def connect(**importers: Callable[[], ModuleType]) -> None:
-    """Set how `plot`, `models`, the stores of `sweeps` and `diagrams` over two parameters are imported when first used: by
-    `hyjax/__init__.py`, which knows all folders."""
+    """Set how `plot`, pictures of `proofs`, `models`, the stores of `sweeps` and `diagrams` over two parameters are imported when
+    first used: by `hyjax/__init__.py`, which knows all folders."""
     _importers.update(importers)
 
 
@@ -81,6 +81,8 @@ def animate(result: Any, model: Any, /, **options: Any) -> Any:
 def _registered(function: Any, result: Any) -> Callable:
     """The function for the type of a result, once pictures are imported; `TypeError` for a type that has none."""
     pictures()
+    if function.dispatch(type(result)) is function.dispatch(object):
+        _importers["proofs"]()
     found = function.dispatch(type(result))
     if found is function.dispatch(object):
         known = ", ".join(sorted(each.__name__ for each in function.registry if each is not object))

@@ -28,9 +28,24 @@ print(before, len(run.plot().axes), "hyjax.plot" in sys.modules, "hyjax.certify"
     assert asked.stdout == "set() 2 True False\n", asked.stderr
 
 
+def test_pictures_of_proofs_are_imported_when_the_first_is_drawn():
+    ask = """
+import sys, numpy as np, hyjax as hj
+number = hj.certify.Enclosed(np.array([1.0]), np.array([1e-9]))
+print({"hyjax.plot", "matplotlib"} & set(sys.modules), {"certified_set", "krawczyk"} <= set(dir(hj.certify)))
+try:
+    hj.plot.draw(number)
+except TypeError as error:
+    print("Enclosed; there is one of" in str(error), "ProvedOrbit" in str(error))
+print(hj.certify.certified_set.__name__, hasattr(hj.certify, "certified_nothing"))
+"""
+    asked = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+    assert asked.stdout == "set() True\nTrue True\ncertified_set False\n", asked.stderr
+
+
 def test_every_result_with_a_method_has_a_picture_of_its_type():
     """Each class of hyjax that defines `plot` or `animate` is registered by its own name, also those of `hyjax.certify`."""
-    assert hj.plot.draw is draw and hj.certify
+    assert hj.plot.draw is draw and hj.certify.certified_set
     for name in ("plot", "animate"):
         verb = getattr(hj.plot, "draw" if name == "plot" else name)
         defined = {
