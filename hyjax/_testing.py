@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ._results.registry import draw
     from ._results.table import Table
     from ._results.working import working
-    from .solvers.adams import AdamsPECE
-    from .solvers.divided_differences import DividedDifferences
-    from .solvers.ndf import KAPPA, NDF
+    from .solvers.multistep import AdamsPECE
+    from .solvers.multistep import DividedDifferences
+    from .solvers.multistep import KAPPA, NDF
     from ._flow import integrate
     from ._flow.automaton import Automaton
     from ._flow.check import check_mode, sized

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import Count, Flag, Scalar, State, Time
-from ..solvers.one_array import Work
-from ..solvers.stage_newton import newton
+from ..solvers.one_array import newton, Work
 
 # The error estimate is the difference from the trapezoidal rule, as in diffrax.
 BACKWARD_EULER = dfx.ButcherTableau(

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.types import State, Time
-from .one_array import AbstractOneArraySolver, divided_by, Field, Taken, Work
-from .stage_newton import newton, zero_scale
+from .one_array import AbstractOneArraySolver, divided_by, Field, newton, Taken, Work, zero_scale
 
 _R = 6**0.5
 TIMES = np.array([(4 - _R) / 10, (4 + _R) / 10, 1.0])

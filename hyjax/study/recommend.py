@@ -16,9 +16,8 @@ from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
-from ..solvers.ndf import NDF
-from ..solvers.rodas5p import Rodas5P
-from ..solvers.rosenbrock23 import Rosenbrock23
+from ..solvers.multistep import NDF
+from ..solvers.rosenbrock import Rodas5P, Rosenbrock23
 from .quantity_study import limited, quantity_study
 from .study_checks import Method
 

@@ -26,7 +26,7 @@ from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Count, Flag, Params, State, Time
 from ..solvers.one_array import Work
-from ..solvers.rodas5p import Rodas5P
+from ..solvers.rosenbrock import Rodas5P
 from .study_checks import Method
 
 
