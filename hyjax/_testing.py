@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ._numerics.elimination import orthonormal
     from ._numerics.riccati import discrete_riccati, lyapunov_sum
     from ._numerics.semidefinite import solve_semidefinite
-    from ._results import archive
+    from ._results.save import read_arrays, read_text, write_archive
     from ._results.installed import load_xarray, needed, version
     from ._results.failure import codes_only, raise_failure
     from ._results.fingerprint import fingerprint
     from ._results.labels import units_of
-    from ._results.long_names import cf_attributes, long_name
+    from ._results.labels import cf_attributes, long_name
     from ._results.registry import draw
     from ._results.table import Table
     from ._results.working import working
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ._flow.instant import abreast
     from ._flow.integrator import for_modes, PlainForward, rolled, with_adjoint
     from ._flow.pace import integral_control
-    from ._flow.retrace import later
+    from ._flow.step import later
     from ._flow.section_map import for_terminal_modes, SectionMap, with_section_mode, with_terminal_modes
     from ._flow.simulate import first_arc, follow_arc
     from ._flow.step import Step
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from ._orbit.implicit import moved_nodes, pulled_back
     from ._orbit.level import Level
     from ._orbit.krylov import arnoldi, krylov_orbit, spread
-    from ._orbit.multipliers import eigenvalues
+    from ._numerics.eigenvalues import eigenvalues
     from ._orbit.orbit import run_orbit
     from ._orbit.orbit_report import orbit_frame, side_by_side
     from ._orbit.problem import Problem
@@ -208,7 +208,7 @@ if TYPE_CHECKING:
     from .certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, reach, tight
     from .certify.proved_basin import _CellGrid, _settled, _within
     from .certify.proved_orbit import Enclosed
-    from .certify.radius import phi_functions
+    from .certify.euler_bounds import phi_functions
     from .certify.rounding import up
     from .certify.schedule import Kind
     from .certify.section_plane import at_the_time, MOMENT, NEAR, SectionChart, zero_after

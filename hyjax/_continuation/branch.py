@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array
 
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import eigenvalues
 from .._orbit.chain import Chain
-from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.installed import needed
 from .._results.registry import diagrams, draw, pictures

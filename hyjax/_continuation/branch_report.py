@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._results.installed import load_xarray
-from .._results.labels import named_params, units_attribute, units_of
-from .._results.long_names import described, meanings_of
+from .._results.labels import described, meanings_of, named_params, units_attribute, units_of
 from .._results.table import Table, without_rounding
 from .._system.results import described_code
 from .._system.where import leaf_names

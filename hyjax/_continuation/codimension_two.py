@@ -42,10 +42,10 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import eigenvalues
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
 from .._orbit.chain import Chain
-from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._system.types import Scalar
 from .curve import PseudoArclength

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._numerics.eager import long_run
-from .._orbit.multipliers import eigenvalues
+from .._numerics.eigenvalues import eigenvalues
 from .._system.results import RESULTS
 from .location import crossing_between, Followed, Located, may_turn, nothing, Place, SHORTEST, ZERO, zero_between
 from .special_points import KINDS, point_on, SpecialPoint, test_functions

@@ -26,11 +26,11 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import eigenvalues
 from .._numerics.elimination import det
 from .._numerics.newton import newton, Root
 from .._orbit.chain import Chain
 from .._orbit.level import Family
-from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import diagrams

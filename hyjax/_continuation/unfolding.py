@@ -24,11 +24,11 @@ import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from .._flow.integrator import Integrators, rolled, without_jacobian
+from .._numerics.eigenvalues import eigenvalues, set_apart
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
 from .._orbit.chain import Chain, follow_chain, return_matrices
 from .._orbit.level import Family
-from .._orbit.multipliers import eigenvalues, set_apart
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.problem import Problem
 from .._orbit.stride import orders, sequence_met

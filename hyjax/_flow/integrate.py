@@ -25,8 +25,7 @@ from .instant import to_surface
 from .integrator import Integrator, PlainForward
 from .loop import Entry, run
 from .loop_state import Ending, Watch
-from .retrace import retrace
-from .step import takes_stiff
+from .step import retrace, takes_stiff
 from .surfaces import Guards, known_to, Mask, Surfaces
 
 

@@ -40,8 +40,7 @@ from .guard_polynomials import coarseness, cubic_error, fall_ahead, GuardValues,
 from .integrator import Integrator
 from .loop_state import Attempt, Course, Ending, Progress, StepPoint, Watch
 from .pace import Pace
-from .retrace import later, StepLengths
-from .step import Step
+from .step import later, Step, StepLengths
 from .surfaces import Guards, Mask, rounding, start_threshold, Surfaces
 
 

@@ -13,8 +13,7 @@ from .._system.types import Count, Flag, Scalar, State, Time
 from .crossing import Bracket, stretches
 from .guard_polynomials import GuardValues
 from .pace import Pace
-from .retrace import StepLengths
-from .step import Step
+from .step import Step, StepLengths
 from .surfaces import Guards, Mask, Surfaces
 
 # A record of the steps of `loop.run`, which has no derivatives: `(update, seen)`, where `seen` is the record before the first

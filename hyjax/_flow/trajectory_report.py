@@ -6,8 +6,7 @@ import jax
 import numpy as np
 
 from .._results.installed import load_xarray
-from .._results.labels import units_attribute, units_of
-from .._results.long_names import described, in_words
+from .._results.labels import described, in_words, units_attribute, units_of
 from .._results.table import shown_indices, Table
 from .._system.results import counted_codes, described_code
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .._flow.integrator import Integrators
 from .._numerics.eager import known_values, short_run
+from .._numerics.eigenvalues import eigenvalues
 from .._results.shown import is_traced
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
@@ -26,7 +27,6 @@ from .._system.types import Params, Scalar, State
 from .chain import Chain
 from .implicit import closed_orbit, KnownOrbit
 from .krylov import is_matrix_free, krylov_orbit
-from .multipliers import eigenvalues
 from .orbit import LastIterate, orbit_of, PeriodicOrbit, run_orbit
 from .problem import Problem
 from .shooting import AbstractShooting, ShootingResult

@@ -15,6 +15,7 @@ from .._flow.integrator import Integrators, rolled
 from .._flow.jump import reset
 from .._flow.trajectory import Arc
 from .._numerics.eager import short_run
+from .._numerics.eigenvalues import eigenvalues, set_apart
 from .._numerics.trees import without_tangents
 from .._results.registry import animate, draw
 from .._results.shown import lanes, Shown
@@ -26,7 +27,6 @@ from .footfalls import Footfalls, footfalls_of
 from .implicit import closed_orbit
 from .level import Family
 from .manifold import Manifold, manifold_of
-from .multipliers import eigenvalues, set_apart
 from .orbit_report import orbit_dataset, orbit_frame, orbit_table
 from .problem import Problem
 from .return_map import ReturnMap

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrators
 from .._numerics.eager import short_run
+from .._numerics.eigenvalues import eigenvalues
 from .._numerics.elimination import solver
 from .._numerics.linearize import with_columns
 from .._numerics.newton import Evaluation
@@ -26,7 +27,6 @@ from .._results.failure import codes_only
 from .._system.types import Matrix, Params, Scalar
 from .._system.where import with_leaves
 from .chain import Chain, follow_chain, return_matrices
-from .multipliers import eigenvalues
 from .orbit import orbit_of, PeriodicOrbit
 from .problem import computes_with_first, Problem
 

@@ -24,6 +24,7 @@ from jaxtyping import Array, Complex, Float
 
 from .._flow.integrator import Integrators, rolled, without_jacobian
 from .._flow.joint import extended
+from .._numerics.eigenvalues import eigenvalues
 from .._numerics.elimination import solver
 from .._numerics.trees import without_tangents
 from .._system.results import choose, RESULTS
@@ -31,7 +32,6 @@ from .._system.system import HybridSystem, VectorField
 from .._system.types import Flag, Matrix, Params, Scalar, State
 from .chain import Chain
 from .level import quantity_of
-from .multipliers import eigenvalues
 from .problem import depends_on_time, Problem, shifts_phase
 from .shooting import largest_row
 from .stride import run_stride, timed_jacobian

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._results.labels import named_params, unit_of
-from .._results.long_names import cf_attributes, meanings_of
+from .._results.labels import cf_attributes, meanings_of, named_params, unit_of
 from .._system.types import Params
 from .._system.where import free_leaves, leaf_names, Where
 

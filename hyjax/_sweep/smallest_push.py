@@ -34,7 +34,7 @@ from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.stride import run_stride
 from .._results.failure import raise_failure
 from .._results.installed import load_xarray
-from .._results.long_names import described, meanings_of
+from .._results.labels import described, meanings_of
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import choose, RESULTS

@@ -22,9 +22,9 @@ from jaxtyping import Array
 from .._continuation.branch import Branch
 from .._flow.integrator import for_modes, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._numerics.eager import compiles_fast
+from .._numerics.eigenvalues import eigenvalues
 from .._numerics.newton import find_root
 from .._orbit.level import Family
-from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import orbit_of, PeriodicOrbit
 from .._orbit.prescribed import Prescribed, prescribed_at, Quantity
 from .._orbit.problem import Problem

@@ -6,16 +6,17 @@ from typing import Any, TYPE_CHECKING
 from .attracting import attracting as attracting
 from .certificate import Certificate as Certificate
 from .disturbance import Disturbance as Disturbance
-from .euler_tube import euler_tube as euler_tube, EulerTube as EulerTube
-from .krawczyk import krawczyk as krawczyk
-from .one_sided import (
+from .euler_bounds import (
     logarithmic_norm as logarithmic_norm,
     OneSidedLipschitz as OneSidedLipschitz,
+    published_radius as published_radius,
     radial_quotient as radial_quotient,
+    sharp_radius as sharp_radius,
 )
+from .euler_tube import euler_tube as euler_tube, EulerTube as EulerTube
+from .krawczyk import krawczyk as krawczyk
 from .proved_basin import proved_basin as proved_basin, ProvedBasin as ProvedBasin
 from .proved_orbit import Enclosed as Enclosed, ProvedOrbit as ProvedOrbit
-from .radius import published_radius as published_radius, sharp_radius as sharp_radius
 from .stroboscopic import (
     stroboscopic_inclusion as stroboscopic_inclusion,
     StroboscopicInclusion as StroboscopicInclusion,

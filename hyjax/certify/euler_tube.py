@@ -17,8 +17,7 @@ from .._results.table import Table
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Count, Flag, Params, Scalar, State, Time
-from .one_sided import logarithmic_norm, OneSidedLipschitz, size
-from .radius import Formula, published_radius, sharp_radius
+from .euler_bounds import Formula, logarithmic_norm, OneSidedLipschitz, published_radius, sharp_radius, size
 
 # The result of `euler_tube`: balls about the states of Euler's method, and why they are no proof.
 

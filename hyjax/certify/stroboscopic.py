@@ -11,9 +11,8 @@ from .._results.table import Table
 from .._system.section import at_phase, Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, State
+from .euler_bounds import Formula, logarithmic_norm, OneSidedLipschitz, sharp_radius, size
 from .euler_tube import euler_tube, EulerTube, is_autonomous
-from .one_sided import logarithmic_norm, OneSidedLipschitz, size
-from .radius import Formula, sharp_radius
 
 # Times in a period at which the vector field is compared with itself a period later, and the largest relative difference.
 PHASES, CLOSE = 7, 1e-6

@@ -30,10 +30,10 @@ from .._flow.automaton import Automaton, follow_automaton
 from .._flow.joint import joint_system, numbered, padded
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import eigenvalues
 from .._numerics.elimination import solver
 from .._numerics.riccati import closed_loop, stabilizing_cost
 from .._numerics.semidefinite import check_covariance, pack, packed_size, unpack
-from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.shown import Shown

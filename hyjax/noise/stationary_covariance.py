@@ -5,9 +5,9 @@ from jaxtyping import Array, Float
 
 from .._flow.integrator import pushable
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import eigenvalues
 from .._numerics.riccati import lyapunov_sum
 from .._numerics.semidefinite import check_covariance
-from .._orbit.multipliers import eigenvalues
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem, shifts_phase
 from .._orbit.stride import run_stride

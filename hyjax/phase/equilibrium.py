@@ -19,11 +19,11 @@ from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
 from .._flow.check import check_mode, check_params, check_state, sized
 from .._flow.integrator import Integrator
 from .._numerics.eager import short_run
+from .._numerics.eigenvalues import eigenvalues, eigenvectors
 from .._numerics.elimination import solve
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton
 from .._orbit.level import Quantity
-from .._orbit.multipliers import eigenvalues, eigenvectors
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.return_map import ReturnMap

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
 
 from .._numerics.eager import long_run
-from .._orbit.multipliers import eigenvectors
+from .._numerics.eigenvalues import eigenvectors
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.registry import draw

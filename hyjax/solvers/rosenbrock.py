@@ -1,4 +1,4 @@
-"""Rosenbrock methods, which solve linear equations alone: Rodas5P of order 5, and the modified method of order 2 known as ode23s."""
+"""Rosenbrock methods, which solve linear equations alone: Rodas5P of order 5, and the modified method of order 2, ode23s."""
 
 from typing import Any, ClassVar
 

@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 from .._flow.integrator import Integrator, IntegratorLike, Limits, with_limits
 from .._results.failure import codes_only
 from .._results.installed import load_xarray
-from .._results.long_names import described
+from .._results.labels import described
 from .._results.working import progress_bar
 from .study_checks import Method, pairs_of, require_methods
 from .study_run import interleaved_durations, MOST_STEPS, REFERENCE

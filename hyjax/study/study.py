@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._results.installed import load_xarray, version
-from .._results.long_names import described
+from .._results.labels import described
 from .._results.working import progress_bar
 from .._system.results import code_flags
 from .._system.system import HybridSystem, VectorField

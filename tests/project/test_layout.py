@@ -42,7 +42,7 @@ def test_a_layer_imports_only_from_layers_above_it(layer):
 
 # Where a module may be imported by a name that is computed: packages of extras, classes that a file names, the models, and the
 # files of the commands. `hyjax/__init__.py` knows all folders.
-BY_NAME = {"__init__", "_testing", "_results/decode", "_results/installed", "models/__init__", "cli/app"}
+BY_NAME = {"__init__", "_testing", "_results/encoding", "_results/installed", "models/__init__", "cli/app"}
 
 
 def test_no_import_by_a_string_escapes_the_order():

@@ -15,7 +15,7 @@ import pytest
 from same_bits import require_equal
 
 import hyjax as hj
-from hyjax._testing import archive
+from hyjax._testing import read_arrays, read_text, write_archive
 from hyjax.models import biped_slip, bouncing_ball, rimless_wheel
 
 
@@ -197,11 +197,11 @@ def test_nothing_is_executed(file):
 
 def rewritten(path, change):
     """The same file with another description."""
-    about = archive.read_text(path)
-    arrays = archive.read_arrays(path, about)
+    about = read_text(path)
+    arrays = read_arrays(path, about)
     del about["checksums"]
     change(about)
-    archive.write_archive(path, about, arrays)
+    write_archive(path, about, arrays)
 
 
 @pytest.mark.parametrize(
