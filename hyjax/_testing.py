@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from .noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
     from .control.rollout import _convex, control_gradient, direction, QuadraticModel, released
     from .control.sensitivity_norm import contraction_factor
-    from .phase.isostable_response import IsostableResponse
+    from .phase.responses import IsostableResponse
     from .phase.transport import chebyshev
     from ._continuation import continuation
     from ._continuation.branch_report import branches_dataset

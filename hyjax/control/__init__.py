@@ -2,7 +2,7 @@
 
 from .held_inputs import HeldInputs as HeldInputs, Plan as Plan
 from .ilqr import ilqr as ilqr, IlqrHistory as IlqrHistory, IlqrSolution as IlqrSolution
-from .regulator import Regulator as Regulator, regulator as regulator
+from .regulator import Regulator as Regulator, regulator as regulator, Tracking as Tracking
 from .riccati_equation import riccati as riccati, RiccatiSolution as RiccatiSolution
 from .sensitivity_norm import sensitivity_norm as sensitivity_norm
 from .stride_feedback import (
@@ -10,7 +10,6 @@ from .stride_feedback import (
     stride_feedback as stride_feedback,
     StrideFeedback as StrideFeedback,
 )
-from .tracking import Tracking as Tracking
 from .virtual_constraints import (
     bezier as bezier,
     HybridZeroDynamics as HybridZeroDynamics,

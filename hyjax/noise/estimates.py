@@ -1,13 +1,15 @@
-"""The results of a Kalman filter and of a smoother."""
+"""Estimates of a Kalman filter, and the smoother of Rauch, Tung and Striebel, back through events."""
 
 import dataclasses
 from collections.abc import Mapping
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._numerics.eager import long_run
 from .._numerics.semidefinite import solve_semidefinite
 from .._results.registry import draw
 from .._results.shown import Shown
@@ -117,3 +119,89 @@ class Filtered(Shown):
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
         """A figure of the means with their deviations over time, and of the events; see `hyjax.plot.estimate_figure`."""
         return draw(self, measurements)
+
+
+class Smoothed(Shown):
+    """Estimates of the states given all measurements, from `rts_smoother`.
+
+    **Attributes:** `estimates`: at the times of the measurements, in the modes in which the measurements were understood (those
+    of `Filtered`). `initial`: mean and covariance at the start, shapes `(size,)` and `(size, size)`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.noise.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> mean, sigma = hj.noise.rts_smoother(filtered).initial
+    >>> print(mean.round(4), sigma.shape)
+    [0.9021 0.5069] (2, 2)
+    """
+
+    estimates: Estimates
+    initial: tuple[State, Matrix]
+
+    def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
+        """A figure of the means with their deviations over time; see `hyjax.plot.estimate_figure`."""
+        return draw(self, measurements)
+
+
+@long_run
+def rts_smoother(filtered: Filtered) -> Smoothed:
+    r"""The estimates of a Kalman filter, given also the measurements that came later.
+
+    $$\hat x_k = x_k + G_k\,(\hat x_{k+1} - x_{k+1|k}), \quad
+      \hat\Sigma_k = \Sigma_k + G_k\,(\hat\Sigma_{k+1} - \Sigma_{k+1|k})\,G_k^\top, \quad
+      G_k = C_k^\top\,\Sigma_{k+1|k}^{-1}, \quad C_k = \operatorname{cov}(x_{k+1}, x_k) = \Phi\,\Sigma_k,$$
+
+    backwards from the last measurement, where $\Phi$ is the fundamental matrix from one measurement to the next with the
+    saltation matrices of the events between them. The modes may have different dimensions.
+    Where a prediction is singular, as after a plastic impact, a generalized inverse is used.
+
+    The sequence of modes is the filter's: the smoother does not reconsider it.
+
+    **Arguments:** `filtered`: from `kalman_filter(..., smooth=True)`; for a batch use `jax.vmap`. **Returns:** `Smoothed`,
+    also under `jit`, `vmap` and `grad`; NaN where the filter failed. `ValueError` without `smooth=True`.
+
+    **Example:**
+
+    >>> from hyjax.models import bouncing_ball as ball
+    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
+    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
+    >>> filtered = hj.noise.kalman_filter(
+    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
+    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
+    ... )
+    >>> smoothed = hj.noise.rts_smoother(filtered)
+    >>> print(smoothed.estimates.means.round(4))
+    [[ 0.8073 -1.4551]
+     [ 0.3309  2.2027]]
+
+    Source: Rauch, Tung, Striebel (1965), *Maximum likelihood estimates of linear dynamic systems*, AIAA J. 3; with $\Phi$ from
+    Kong, Payne, Zhu, Johnson (2024), eqs. 33-34: in Table I $A$ of eq. 30, $\Xi$ of eq. 9 and the covariance $\Sigma$ of
+    Appendix C.
+    """
+    if filtered.cross is None:
+        raise ValueError("rts_smoother: the filter kept no cross covariances. Give kalman_filter(..., smooth=True).")
+    predicted, updated = filtered.predicted, filtered.estimates
+
+    def back(later: tuple[State, Matrix], each):
+        (x, sigma), predicted_x, predicted_sigma, cross = each
+        gain = solve_semidefinite(predicted_sigma, cross).T
+        mean = x + gain @ (later[0] - predicted_x)
+        spread = sigma + gain @ (later[1] - predicted_sigma) @ gain.T
+        now = mean, (spread + spread.T) / 2
+        return now, now
+
+    # Before each prediction comes the update of the previous row, or the start.
+    shifted = lambda first, rows: jnp.concatenate([first[None], rows[:-1]])
+    before = jax.tree.map(shifted, filtered.initial, (updated.means, updated.covariances))
+    last = updated.means[-1], updated.covariances[-1]
+    rows = before, predicted.means, predicted.covariances, filtered.cross
+    first, (means, covariances) = jax.lax.scan(back, last, rows, reverse=True)
+    ends = lambda rows, last: jnp.concatenate([rows[1:], last[None]])
+    estimates = dataclasses.replace(updated, means=ends(means, last[0]), covariances=ends(covariances, last[1]))
+    return Smoothed(estimates, first)

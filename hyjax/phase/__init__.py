@@ -3,7 +3,11 @@
 from .bouligand import bouligand_derivative as bouligand_derivative, BouligandDerivative as BouligandDerivative
 from .entrainment import Entrainment as Entrainment, entrainment as entrainment
 from .equilibrium import Equilibrium as Equilibrium, equilibrium as equilibrium
-from .isostable_response import isostable_response as isostable_response, IsostableResponse as IsostableResponse
 from .lyapunov_spectrum import lyapunov_spectrum as lyapunov_spectrum, LyapunovSpectrum as LyapunovSpectrum
-from .phase_response import phase_response as phase_response, PhaseResponse as PhaseResponse
+from .responses import (
+    isostable_response as isostable_response,
+    IsostableResponse as IsostableResponse,
+    phase_response as phase_response,
+    PhaseResponse as PhaseResponse,
+)
 from .transport import ResponseArc as ResponseArc

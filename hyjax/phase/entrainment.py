@@ -14,7 +14,7 @@ from .._results.shown import Shown
 from .._results.working import warn
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, Scalar, State
-from .phase_response import PhaseResponse
+from .responses import PhaseResponse
 
 # The rate that a push of strength 1 adds to the vector field: `push(cycle, x, params)`, of period 1 in `cycle`.
 Push = Callable[[Scalar, State, Params], State]

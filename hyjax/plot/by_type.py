@@ -16,11 +16,9 @@ from .._sweep.bifurcation_diagram import Diagram
 from ..control.held_inputs import Plan
 from ..control.ilqr import IlqrSolution
 from ..noise.covariance import Covariance
-from ..noise.estimates import Estimates, Filtered
-from ..noise.rts_smoother import Smoothed
+from ..noise.estimates import Estimates, Filtered, Smoothed
 from ..phase.entrainment import Entrainment
-from ..phase.isostable_response import IsostableResponse
-from ..phase.phase_response import PhaseResponse
+from ..phase.responses import IsostableResponse, PhaseResponse
 from ..robots.robot import Robot
 from .animation import animate_optimization, animate_orbit, animate_trajectory
 from .branch_figure import branch_diagram, diagram_figure, equilibrium_diagram, locus_diagram

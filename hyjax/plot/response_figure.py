@@ -8,8 +8,7 @@ import numpy as np
 from .._results.labels import units_of
 from .._system.results import RESULTS
 from ..phase.entrainment import Entrainment
-from ..phase.isostable_response import IsostableResponse
-from ..phase.phase_response import PhaseResponse
+from ..phase.responses import IsostableResponse, PhaseResponse
 from .figure import BLUE, COLOURS, GREY, PALE, pyplot, ratio, symbol, tidy, unit, with_unit
 from .setting import put_title, title_of
 

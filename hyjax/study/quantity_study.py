@@ -17,8 +17,7 @@ from .._results.failure import codes_only
 from .._results.installed import load_xarray
 from .._results.labels import described
 from .._results.working import progress_bar
-from .study_checks import Method, pairs_of, require_methods
-from .study_run import interleaved_durations, MOST_STEPS, REFERENCE
+from .study_run import interleaved_durations, Method, MOST_STEPS, pairs_of, REFERENCE, require_methods
 
 if TYPE_CHECKING:
     import xarray

@@ -15,17 +15,21 @@ from .._results.working import progress_bar
 from .._system.results import code_flags
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Params, State, Time
-from .study_checks import (
+from .study_run import (
+    case_of,
     combined_system,
     coordinate_of,
     integrators_of,
+    interleaved_durations,
     listed,
+    measures,
     Method,
     pairs_of,
+    REFERENCE,
+    reference_of,
     require_methods,
     thresholds_of,
 )
-from .study_run import case_of, interleaved_durations, measures, REFERENCE, reference_of
 
 if TYPE_CHECKING:
     import xarray
