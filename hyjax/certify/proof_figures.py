@@ -14,9 +14,8 @@ from jaxtyping import Float, Int
 
 from .._results.labels import units_of
 from .._results.registry import draw
-from ..plot.figure import BLUE, GREY, INK, ORANGE, pyplot, symbol, tidy, unit, VERMILION, with_unit
+from ..plot.figure import BLUE, GREY, INK, ORANGE, put_title, pyplot, symbol, tidy, title_of, unit, VERMILION, with_unit
 from ..plot.orbit_axes import draw_plane
-from ..plot.setting import put_title, title_of
 from .certificate import Certificate
 from .flow_pipe import Tube
 from .proved_basin import ProvedBasin

@@ -84,7 +84,7 @@ def fit(
             .text()
         )
     if plot is not None:
-        from ..plot.fit_figure import fit_figure
+        from ..plot.estimates_figure import fit_figure
 
         save_figure(plot, lambda: fit_figure(found))
     if out is not None:

@@ -15,22 +15,24 @@ from .branch_figure import (
     locus_diagram as locus_diagram,
 )
 from .by_type import animate as animate, draw as draw
-from .estimates_figure import covariance_figure as covariance_figure, estimate_figure as estimate_figure
+from .estimates_figure import (
+    covariance_figure as covariance_figure,
+    estimate_figure as estimate_figure,
+    fit_figure as fit_figure,
+)
 from .explore import explore as explore, Explorer as Explorer
-from .fit_figure import fit_figure as fit_figure
 from .gait_map import gait_map as gait_map, GaitMap as GaitMap
 from .ilqr_figure import ilqr_figure as ilqr_figure, plan_figure as plan_figure
-from .manifold_figure import manifold_figure as manifold_figure
 from .optimization_figure import optimization_figure as optimization_figure, optimum_figure as optimum_figure
 from .orbit_axes import (
     multiplier_plane as multiplier_plane,
     phase_portrait as phase_portrait,
     time_series as time_series,
 )
-from .orbit_figure import orbit_figure as orbit_figure
-from .placement import PlacedArc as PlacedArc, shapes as shapes, walk as walk
+from .orbit_figure import manifold_figure as manifold_figure, orbit_figure as orbit_figure
 from .response_figure import response_figure as response_figure, tongue_figure as tongue_figure
 from .robot_figure import animate_robot as animate_robot, robot_figure as robot_figure
+from .scene import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .study_figure import points_figure as points_figure, work_precision_figure as work_precision_figure
 from .sweep_figure import attractor_figure as attractor_figure, sweep_figure as sweep_figure
 from .trajectory_figure import trajectory_figure as trajectory_figure

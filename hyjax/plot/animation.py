@@ -15,8 +15,7 @@ from .._system.types import Params, State
 from .figure import INK, pyplot, signed
 from .optimization_figure import end_values, objective_name
 from .orbit_axes import message_of
-from .placement import Model, placed_arcs, PlacedArc, walk
-from .scene import clock, frame_times, scene, view_of
+from .scene import clock, frame_times, Model, placed_arcs, PlacedArc, scene, view_of, walk
 
 if TYPE_CHECKING:
     import matplotlib.animation

@@ -9,9 +9,8 @@ import numpy as np
 from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import units_of
 from .._system.types import Params
-from .figure import COLOURS, GREY, INK, pyplot, symbol, unit, with_unit
+from .figure import COLOURS, GREY, INK, put_title, pyplot, symbol, title_of, unit, with_unit
 from .orbit_axes import each_orbit
-from .setting import put_title, title_of
 
 if TYPE_CHECKING:
     import matplotlib.axes

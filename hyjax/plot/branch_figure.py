@@ -11,8 +11,7 @@ from .._continuation.detection import each_once
 from .._continuation.grazing import ENDS
 from .._continuation.special_points import SpecialPoint
 from .._results.labels import chosen_unit, named_params, units_of
-from .figure import COLOURS, GREY, open_axes, PALE, symbol, telling, unit, with_unit
-from .setting import axis_of, put_title, title_of
+from .figure import axis_of, COLOURS, GREY, open_axes, PALE, put_title, symbol, telling, title_of, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -27,7 +27,7 @@ from .._system.where import leaf_names, with_leaves
 from .animation import check_outline
 from .figure import GREY, INK, PALE, VERMILION
 from .moving_svg import moving_svg
-from .placement import Model
+from .scene import Model
 
 if TYPE_CHECKING:
     import ipywidgets

@@ -19,10 +19,8 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import named_params, units_of
 from .._system.system import HybridSystem
 from .animation import check_outline
-from .figure import COLOURS, GREY, INK, with_unit
-from .placement import Model, placed_arcs, shapes
-from .scene import SECONDS, view_of
-from .setting import head_of
+from .figure import COLOURS, GREY, head_of, INK, with_unit
+from .scene import Model, placed_arcs, SECONDS, shapes, view_of
 
 if TYPE_CHECKING:
     from .._continuation.branch import Branch, Height

@@ -7,8 +7,7 @@ import numpy as np
 from .._results.labels import chosen_unit, named_params, units_of
 from .._system.where import leaf_names
 from ..control.held_inputs import Plan
-from .figure import BLUE, COLOURS, GREY, mode_legend, pyplot, symbol, tidy, unit, with_unit
-from .setting import put_title, title_of
+from .figure import BLUE, COLOURS, GREY, mode_legend, put_title, pyplot, symbol, tidy, title_of, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -4,8 +4,7 @@ import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
 from .figure import BLUE, GREY, INK, PALE, VERMILION
-from .placement import Model, PlacedArc, Shapes, shapes, vertical_frame, walk
-from .scene import footholds, frame_times, touches, view_of
+from .scene import footholds, frame_times, Model, PlacedArc, Shapes, shapes, touches, vertical_frame, view_of, walk
 
 # Of the image, in pixels.
 WIDTH = 360

@@ -11,9 +11,25 @@ from .._optimize.objectives import Negative
 from .._optimize.optimized_orbit import OptimizedOrbit
 from .._optimize.optimum_branch import OptimumBranch
 from .._results.labels import chosen_unit, named_params, units_of
-from .figure import BLUE, GREY, number, pyplot, quantity, signed, symbol, tidy, unit, VERMILION, with_unit
+from .figure import (
+    axis_of,
+    BLUE,
+    GREY,
+    head_of,
+    number,
+    put_title,
+    pyplot,
+    quantity,
+    signed,
+    symbol,
+    tidy,
+    title_of,
+    unbroken,
+    unit,
+    VERMILION,
+    with_unit,
+)
 from .orbit_axes import message_of, multiplier_plane, phase_portrait, portrait_panels, series_panels, time_series, widen
-from .setting import axis_of, head_of, put_title, title_of, unbroken
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -9,8 +9,7 @@ from .._results.labels import units_of
 from .._system.results import RESULTS
 from ..phase.entrainment import Entrainment
 from ..phase.responses import IsostableResponse, PhaseResponse
-from .figure import BLUE, COLOURS, GREY, PALE, pyplot, ratio, symbol, tidy, unit, with_unit
-from .setting import put_title, title_of
+from .figure import BLUE, COLOURS, GREY, PALE, put_title, pyplot, ratio, symbol, tidy, title_of, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.figure

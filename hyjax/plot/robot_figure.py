@@ -13,8 +13,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate
 from ..robots.robot import first_plane, on_ground, Robot, RobotParams
 from .figure import pyplot
-from .placement import placed_arcs
-from .scene import scene, view_of
+from .scene import placed_arcs, scene, view_of
 
 if TYPE_CHECKING:
     import matplotlib.animation

@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._system.types import Params
-from .figure import COLOURS, GREY, INK, open_axes, PALE, pyplot, symbol, telling, unit, with_unit
-from .setting import axis_of, put_title, title_of
+from .figure import (
+    axis_of,
+    COLOURS,
+    GREY,
+    INK,
+    open_axes,
+    PALE,
+    put_title,
+    pyplot,
+    symbol,
+    telling,
+    title_of,
+    unit,
+    with_unit,
+)
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -8,8 +8,7 @@ import numpy as np
 
 from .._flow.trajectory_report import arc_labels
 from .._results.labels import units_of
-from .figure import COLOURS, GREY, INK, mode_legend, pyplot, symbol, unit, with_unit
-from .setting import put_title, title_of
+from .figure import COLOURS, GREY, INK, mode_legend, put_title, pyplot, symbol, title_of, unit, with_unit
 
 if TYPE_CHECKING:
     import matplotlib.figure
