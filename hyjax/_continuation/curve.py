@@ -158,6 +158,10 @@ def tangent_to(jacobian: Float[Array, "k unknowns"], along: Float[Array, " unkno
     """The unit vector in the null space of the Jacobian whose product with `along` is positive."""
     # By singular values, which are regular for every `along`, and also where the Jacobian loses rank, as at a branch point.
     tangent = jnp.linalg.svd(jacobian)[2][-1]
+    # Hazard: an unknown that one equation fixes, such as a flag that is held, would be moved by rounding, and a flag is compared.
+    present = jacobian != 0
+    fixed = jnp.any(present & (jnp.sum(present, axis=1, keepdims=True) == 1), axis=0)
+    tangent = jnp.where(fixed, 0, tangent)
     return jnp.where(tangent @ along < 0, -tangent, tangent)
 
 

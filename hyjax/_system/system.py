@@ -40,7 +40,8 @@ class Mode(eqx.Module):
     Coordinates that are `held` follow the others in the state and are constant while the mode lasts, $\dot u = 0$: the output of
     a sampled controller, or which switch is on. Resets change them. The vector field returns no rates for them; all functions see
     the whole state, and so do maps and their multipliers. The integrator's error control leaves them out. The attribute
-    `coordinates` names them too.
+    `coordinates` names them too. A flag of values 0 and 1 is compared with 1/2, because a guess or a step of Newton's method may
+    change it by rounding.
 
     A vector field may choose, as by `jnp.where`, between pieces that meet without a jump. Where its value jumps, derivatives of
     the flow lack the jump: make each piece a mode. A warning at first use names the line, as for a reset or guard that jumps.

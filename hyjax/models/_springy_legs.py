@@ -41,7 +41,7 @@ class SpringyLegs(NamedTuple):
     def parts(self, x) -> tuple[Legs, Legs, Legs]:
         """Angles of the legs to the body, their rates, and which of them stand."""
         angles, rates, stand = x[self.body :].reshape(3, self.count)
-        return angles, rates, stand > 0
+        return angles, rates, stand > 0.5
 
     def standing_rates(self, x) -> Legs:
         """The rates of the angles of legs whose feet are at rest."""

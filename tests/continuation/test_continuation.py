@@ -218,6 +218,31 @@ def test_a_branch_that_does_not_lead_to_stop():
 
 
 @pytest.mark.medium
+def test_a_flag_stays_what_it_is_along_a_branch():
+    """A held flag that each jump sets to 0 is 0 in every step of a doubled branch, not a rounding, which another law would take
+    for a flag that is set. With b = 3 a / 13 the fixed point has r (1 - a) = 127 / 130, and its doubling 127 / 65 + 67 / 70."""
+    law = lambda a, b, r: (r * a * (1 - a) + 0.1 * b, 0.3 * (a - b))
+    field = lambda t, x, r: jnp.zeros(3, x.dtype).at[2].set(1)
+
+    def jump(t, x, r):
+        a, b = law(x[0], x[1], r)
+        return jnp.stack([jnp.where(x[3] > 0, 1.0, a), b, 0 * x[2], 0 * x[3]])
+
+    way = hj.Transition("run", "run", lambda t, x, r: 1 - x[2], jump)
+    system = hj.HybridSystem({"run": hj.Mode(field, ("a", "b", "clock"), held=("flag",))}, (way,))
+    step = hj.ReturnMap(system, sequence=("run",), integrator=CLOCK)
+    orbit = hj.periodic_orbit(step, jnp.array([0.6, 0.1, 0.0, 0.0]), jnp.array(2.8))
+    (point,) = hj.continuation(orbit, where=lambda r: r, stop=3.0).special_points
+    assert_allclose(point.value, 127 / 65 + 67 / 70, rtol=1e-13)
+    doubled = hj.switch_branch(point, stop=3.2)
+    nodes = np.asarray(doubled.orbits.nodes)
+    assert doubled.result == RESULTS.successful and np.all(nodes[..., 3] == 0)
+    a, b = nodes[-1, :, 0], nodes[-1, :, 1]
+    assert_allclose(np.stack(law(a, b, 3.2)), np.stack([a[::-1], b[::-1]]), atol=1e-12)
+    assert abs(a[0] - a[1]) > 0.1
+
+
+@pytest.mark.medium
 def test_branches_of_a_batch(doubling):
     """Several starts in one program; each as alone."""
     mapping(logistic)

@@ -199,7 +199,8 @@ def test_walks_whose_energy_is_not_known():
 def test_the_pronk_is_a_hop():
     """Legs that land together are one leg, so that the quadruped's pronk is the hop of a biped of half its legs, twice as stiff,
     with the frequency of its swing springs. The pair of multipliers whose product is 1 at the gait at which legs leave step, by
-    the symmetry of time, is real and crosses no circle. At seven times the energy of that gait steps become unequal."""
+    the symmetry of time, is real and crosses no circle. At seven times the energy of that gait steps become unequal: in the hop
+    of two strides that leaves there, towards less energy, the legs land in step in either stride."""
     pronk = {name: float(GAITS["PK_20_2 #267"]["variables"][name]) for name in ("dx", "y", "daBL", "T")}
     params = biped.Params(stiffness=20.0, frequency=jnp.sqrt(20.0))
     guess = jnp.array([pronk["dx"], pronk["y"], 0.0, 0.0, 0.0, pronk["daBL"], pronk["daBL"], 0.0, 0.0])
@@ -217,6 +218,15 @@ def test_the_pronk_is_a_hop():
     assert (apart.kind, doubling.kind) == ("branch-point", "period-doubling") and family.unresolved == ()
     assert_allclose(apart.orbit.x[0], float(GAITS["pronk_multigait_point"]["dx"]), rtol=1e-12)
     assert 76 < doubling.value < 76.2 and np.min(abs(np.asarray(doubling.orbit.multipliers) + 1)) < 1e-9
+    method = hj.PseudoArclength(step=0.01, max_step=0.05, max_points=8)
+    unequal = hj.switch_branch(doubling, stop=(70.0, 80.0), method=method, throw=False)
+    assert unequal.result == hj.RESULTS.max_points_reached and np.all(np.diff(unequal.values) < 0)
+    last, ends = unequal.orbit(7), np.asarray(unequal.orbit(7).jump_times)
+    assert 75 < last.params.conserved < doubling.value and np.all(ends[:, ::2][:, :2] == ends[:, 1::2][:, :2])
+    assert abs(np.diff(np.diff(ends[:, -1], prepend=0))[0]) > 0.1
+    # A simulation, of whatever events come: the same state after both strides, and not after one.
+    end = hj.simulate(biped.system, last.x, params, mode="gait", t1=last.period).x
+    assert_allclose(end, last.x, atol=1e-7)
 
 
 @pytest.mark.slow
