@@ -41,9 +41,9 @@ from ._sweep.edge_state import edge_state as edge_state
 from ._sweep.smallest_push import smallest_push as smallest_push
 from ._sweep.sweep import sweep as sweep
 from ._system.filippov import filippov as filippov
-from ._system.parameter import parameter as parameter
 from ._system.results import RESULTS as RESULTS, SolveError as SolveError
 from ._system.section import Section as Section, Stroboscope as Stroboscope
 from ._system.system import every as every, HybridSystem as HybridSystem, Mode as Mode, Transition as Transition
+from ._system.where import parameter as parameter
 
 __version__: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._numerics.linearize import with_columns, with_columns_by_lanes
     from ._numerics.newton import DampedNewton, Evaluation, newton
     from ._numerics.elimination import orthonormal
-    from ._numerics.riccati import discrete_riccati, lyapunov_sum
+    from ._numerics.semidefinite import discrete_riccati, lyapunov_sum
     from ._numerics.semidefinite import solve_semidefinite
     from ._results.save import read_arrays, read_text, write_archive
     from ._results.installed import load_xarray, needed, version
@@ -174,14 +174,14 @@ if TYPE_CHECKING:
         functions,
         krawczyk,
         lowering,
-        piece_images,
+        polygon,
         rounding as outward_rounding,
         symbolic,
     )
     from .certify.proof_figures import relative_tube
     from .certify.certify_command import certificate_record
     from .certify.disturbance import Disturbance, disturbed_ends, NONE
-    from .certify.eigenvalue_discs import EigenvalueEnclosure, enclose_eigenvalues
+    from .certify.proved_orbit import EigenvalueEnclosure, enclose_eigenvalues
     from .certify.enclosed_map import EnclosedMap, Image, numbers_of
     from .certify.enclosed_step import (
         advance,
@@ -204,7 +204,7 @@ if TYPE_CHECKING:
     from .certify.linear_forms import COMPARED
     from .certify.lowering import core_jaxpr
     from .certify.mode_field import ModeField
-    from .certify.piece_images import _norm, PieceImages, PolygonImage
+    from .certify.polygon import _norm, PieceImages, PolygonImage
     from .certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, reach, tight
     from .certify.proved_basin import _CellGrid, _settled, _within
     from .certify.proved_orbit import Enclosed
@@ -231,7 +231,7 @@ if TYPE_CHECKING:
     from .cli.arguments import Misuse, parse_parameters
     from .cli.process import is_command
     from .cli.files import check_files
-    from .cli.optimum_record import no_optimum
+    from .cli.optimize_command import no_optimum
     from .cli.quantities import parse_bounds, parse_constraints, quantities
     from .cli.attractor_command import parse_section, state_at_section
     from .cli.robot_file import load_robot

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from random_maps import distinct_roots, Family, fixed_points, Polynomial, Prover, slope, value
 
-from hyjax._testing import Disturbance, identity_frame, NONE, piece_images
+from hyjax._testing import Disturbance, identity_frame, NONE, polygon
 
 attracting = importlib.import_module("hyjax.certify.attracting")
 proved_basin = importlib.import_module("hyjax.certify.proved_basin")
@@ -167,13 +167,13 @@ class Attraction:
         self.prover, self.family, self.disturbance = Prover(family, 1, STEPS, DEGREE, disturbance), family, disturbance
         self.system, self.place, self.known = {}, Place((0.0, 0.0), 1.0, 0.0), None
         self.z, self.axes, self.section, self.repeats = np.zeros(2), identity_frame(2), self.prover.map.section, ""
-        self.images = piece_images.PieceImages(self, 1, FACETS, DEGREE)
+        self.images = polygon.PieceImages(self, 1, FACETS, DEGREE)
         # What the compiler takes longer to optimize is little of what the optimized program saves.
         self.images._run = jax.jit(self.images._run, compiler_options={"xla_backend_optimization_level": 1})
 
     def installed(self, patch: pytest.MonkeyPatch):
         """In place of what the functions compile for each orbit."""
-        patch.setattr(piece_images, "CUTS", CUTS)
+        patch.setattr(polygon, "CUTS", CUTS)
         for module in (attracting, proved_basin):
             patch.setattr(module, "EnclosedMap", lambda *_, **__: self)
             patch.setattr(module, "PieceImages", lambda *_: self.images)

@@ -11,8 +11,7 @@ from .certificate import Certificate
 from .disturbance import Disturbance, NONE
 from .enclosed_map import EnclosedMap
 from .flow_pipe import Tube
-from .piece_images import PieceImages
-from .polygon import from_supports, holds, tight
+from .polygon import from_supports, holds, PieceImages, tight
 from .section_plane import assumptions_of, SectionChart
 
 # Sets of the iteration are larger than the image of the set before by this factor, so that their limit is mapped inside; all

@@ -22,12 +22,11 @@ from jaxtyping import Float
 
 from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
-from .eigenvalue_discs import enclose_eigenvalues
 from .enclosed_map import EnclosedMap, Image
 from .exact_flow import exact_orbit, refined, section_point
 from .exact_numbers import arb, balls, krawczyk_operator, NotEnclosed, with_fifty_digits
 from .flow_pipe import UNDECIDED
-from .proved_orbit import Enclosed, ProvedOrbit
+from .proved_orbit import enclose_eigenvalues, Enclosed, ProvedOrbit
 from .rounding import EPS, TINY, up
 from .section_plane import assumptions_of
 from .taylor_model import basis, TaylorModel

@@ -10,8 +10,7 @@ from .._results.shown import Shown
 from .._results.table import Table
 from .certificate import Certificate
 from .enclosed_map import EnclosedMap
-from .piece_images import PieceImages
-from .polygon import Polygon
+from .polygon import PieceImages, Polygon
 
 _SIDES = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 

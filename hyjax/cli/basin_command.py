@@ -80,7 +80,7 @@ def basin(
         print_points(found["share"].isel(fate=0).to_dataset(name="result"), shares)
     save_netcdf(with_units(found, model, params), out)
     if plot is not None:
-        from ..plot.basin_figure import basin_figure
+        from ..plot.sweep_figure import basin_figure
 
         degrees = in_degrees([*(param or ()), *(where or ())])
         draw = lambda: basin_figure(found, None, orbits if len(orbits) else None, model, params, degrees)

@@ -115,8 +115,8 @@ def _module(path: str, robot: Any, system: Any, shown: Any) -> ModuleType:
     import jax
     import jax.numpy as jnp
 
-    from .._system.parameter import parameter
     from .._system.system import HybridSystem
+    from .._system.where import parameter
     from ..models._parameter import require
     from ..robots.robot import on_ground
 

@@ -11,7 +11,7 @@ D_uf,$$
 
 from $A = I$, $G = H = 0$: so the flow, which may contract, is never followed backward, $G$ is the solution of a filter's Riccati
 equation, which stays bounded where the flow is controlled, and $P_1$ need not be invertible. An event is the map with $A = \Xi$,
-$G = 0$, $H = Q_e$. Maps of successive intervals are composed as in the doubling of `riccati.py`.
+$G = 0$, $H = Q_e$. Maps of successive intervals are composed as in the doubling of `semidefinite.py`.
 
 Source: Redheffer (1962), *On the relation of transmission-line theory to scattering and transfer*, J. Math. Phys. 41, 1-41, for
 the composition; Reid (1972), *Riccati Differential Equations*, for the three equations.
@@ -32,8 +32,7 @@ from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvalues
 from .._numerics.elimination import solver
-from .._numerics.riccati import closed_loop, stabilizing_cost
-from .._numerics.semidefinite import check_covariance, pack, packed_size, unpack
+from .._numerics.semidefinite import check_covariance, closed_loop, pack, packed_size, stabilizing_cost, unpack
 from .._orbit.orbit import PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.shown import Shown

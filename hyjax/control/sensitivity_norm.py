@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.eager import long_run
-from .._numerics.riccati import lyapunov_sum
+from .._numerics.semidefinite import lyapunov_sum
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import Stride
 from .._orbit.stride_derivatives import require_one, require_phase, stride_derivatives

@@ -12,8 +12,7 @@ from jaxtyping import Array, Complex, Float
 
 from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvalues
-from .._numerics.riccati import discrete_riccati
-from .._numerics.semidefinite import check_positive
+from .._numerics.semidefinite import check_positive, discrete_riccati
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
 from .._orbit.stride_derivatives import leaf_values, require_one, require_phase, stride_derivatives

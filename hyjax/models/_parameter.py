@@ -3,7 +3,7 @@
 import jax.core
 import numpy as np
 
-from .._system.parameter import parameter as parameter
+from .._system.where import parameter as parameter
 
 
 def known(value):

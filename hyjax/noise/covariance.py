@@ -14,8 +14,7 @@ from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvalues
-from .._numerics.riccati import lyapunov_sum
-from .._numerics.semidefinite import check_covariance, unit_of
+from .._numerics.semidefinite import check_covariance, lyapunov_sum, unit_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem, shifts_phase
 from .._orbit.stride import run_stride

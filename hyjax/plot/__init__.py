@@ -7,7 +7,6 @@ from .animation import (
     save_animation as save_animation,
     sketch as sketch,
 )
-from .basin_figure import basin_figure as basin_figure
 from .branch_figure import (
     branch_diagram as branch_diagram,
     diagram_figure as diagram_figure,
@@ -22,8 +21,12 @@ from .estimates_figure import (
 )
 from .explore import explore as explore, Explorer as Explorer
 from .gait_map import gait_map as gait_map, GaitMap as GaitMap
-from .ilqr_figure import ilqr_figure as ilqr_figure, plan_figure as plan_figure
-from .optimization_figure import optimization_figure as optimization_figure, optimum_figure as optimum_figure
+from .optimization_figure import (
+    ilqr_figure as ilqr_figure,
+    optimization_figure as optimization_figure,
+    optimum_figure as optimum_figure,
+    plan_figure as plan_figure,
+)
 from .orbit_axes import (
     multiplier_plane as multiplier_plane,
     phase_portrait as phase_portrait,
@@ -34,5 +37,9 @@ from .response_figure import response_figure as response_figure, tongue_figure a
 from .robot_figure import animate_robot as animate_robot, robot_figure as robot_figure
 from .scene import PlacedArc as PlacedArc, shapes as shapes, walk as walk
 from .study_figure import points_figure as points_figure, work_precision_figure as work_precision_figure
-from .sweep_figure import attractor_figure as attractor_figure, sweep_figure as sweep_figure
+from .sweep_figure import (
+    attractor_figure as attractor_figure,
+    basin_figure as basin_figure,
+    sweep_figure as sweep_figure,
+)
 from .trajectory_figure import trajectory_figure as trajectory_figure

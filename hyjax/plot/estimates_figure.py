@@ -29,13 +29,9 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
+    from .._fit.fitted import Fitted
     from ..noise.covariance import Covariance
     from ..noise.estimates import Estimates
-
-if TYPE_CHECKING:
-    import matplotlib.figure
-
-    from .._fit.fitted import Fitted
 
 
 def estimate_figure(

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 # The colours of Okabe and Ito (2008), which colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"

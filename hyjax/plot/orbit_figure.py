@@ -36,10 +36,8 @@ from .orbit_axes import (
 )
 
 if TYPE_CHECKING:
-    import matplotlib.figure
-
-if TYPE_CHECKING:
     import matplotlib.axes
+    import matplotlib.figure
 
 
 def orbit_figure(
