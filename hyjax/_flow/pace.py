@@ -10,14 +10,15 @@ and an exponential take half as long.
 Source: Hairer, Norsett, Wanner (1993), *Solving Ordinary Differential Equations I*, Sec. II.4.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
-import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jax.lax import stop_gradient
+from jaxtyping import Array, Int
 
 from .._system.types import Flag, Scalar, State, Time
 from .integrator import Integrator
@@ -66,11 +67,11 @@ class Pace:
         self.error_order: Any = None if self.fixed else integrator.solver.error_order(step.terms)
         self.most = jnp.asarray(jnp.inf if integrator.max_step is None else integrator.max_step, x.dtype)
         resolved = integrator.variations and not self.fixed
-        self.rest = jax.lax.stop_gradient(at_rest(integrator, step, t, x, f, t_stop)) if resolved else None
+        self.at_rest = at_rest(integrator, step, t, x, f, t_stop) if resolved else None
 
     def largest(self, x: State, steps: Int[Array, ""]) -> Scalar:
         """The largest step from `x`, after so many steps."""
-        return self.most if self.rest is None else self.rest.largest(x, steps, self.most)
+        return self.most if self.at_rest is None else self.at_rest(x, steps, self.most)
 
     def init(self, step: Step, t: Time, x: State, t_stop: Time) -> tuple[Scalar, Any]:
         """The first step from `(t, x)`, and the controller's memory."""
@@ -113,23 +114,10 @@ class Pace:
         return jnp.asarray(keep) & ~gave_up, jnp.where(gave_up, 0, h), memory
 
 
-class AtRest(eqx.Module):
-    """The coordinates of an arc that rest at its start, and the largest step that resolves their variations."""
-
-    x: State
-    resting: Bool[Array, " n"]
-    near: State  # the distance from `x` from which on the error of the state itself is that of the variations
-    bound: Scalar
-    most: Int[Array, ""]  # the number of steps that are bounded
-
-    def largest(self, x: State, steps: Int[Array, ""], given: Scalar) -> Scalar:
-        """The largest step from `x`: a coordinate that has left its rest is seen by the error control."""
-        rests = (steps < self.most) & jnp.any(self.resting & (jnp.abs(x - self.x) <= self.near))
-        return jnp.where(rests, jnp.minimum(given, self.bound), given)
-
-
-def at_rest(integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time) -> AtRest:
-    r"""The coordinates at rest, and the largest step that resolves variations of these.
+def at_rest(
+    integrator: Integrator, step: Step, t: Time, x: State, f: State, t_stop: Time
+) -> Callable[[State, Int[Array, ""], Scalar], Scalar]:
+    r"""The largest step that resolves variations of the coordinates at rest, `(x, steps, largest) -> largest`.
 
     The controller estimates the error of the state, not of its tangents. Coordinates at rest have no error, however large the
     step, while their variations obey $\dot v = D_xf\,v$ and need steps that are short against $1/\rho$, with the spectral radius
@@ -185,4 +173,11 @@ def at_rest(integrator: Integrator, step: Step, t: Time, x: State, f: State, t_s
 
     # Computed only if some lane of the batch has such coordinates.
     resting, bound, most = jax.lax.cond(eqxi.unvmap_any(slow), unless_uniform, none)
-    return AtRest(x, resting, near, bound, most)
+    x, resting, near, bound, most = stop_gradient((x, resting, near, bound, most))
+
+    def largest_step(now: State, steps: Int[Array, ""], given: Scalar) -> Scalar:
+        # A coordinate that has left its rest is seen by the error control; a bounded number of steps is bounded.
+        rests = (steps < most) & jnp.any(resting & (jnp.abs(now - x) <= near))
+        return jnp.where(rests, jnp.minimum(given, bound), given)
+
+    return largest_step

@@ -89,7 +89,7 @@ def filippov(
         raise ValueError(f"filippov: fields must be {keys}; got the keys {list(fields)}.")
     flows = Flows(surfaces, given)
     every = list(itertools.product((1, 0, -1), repeat=count))
-    modes = {_name(s): Mode(Slide(flows, PerMode(s)), coordinates, _side(flows, s), units) for s in every}
+    modes = {_name(s): Mode(eqx.Partial(_slide, flows, PerMode(s)), coordinates, _side(flows, s), units) for s in every}
     ways = [way for s in every for way in _ways_from(flows, s, enter, leave)]
     return HybridSystem(modes, tuple(ways), time_unit)
 
@@ -174,30 +174,25 @@ class Flows(eqx.Module):
         return sides + [self.push(k, _set(signs, k, side), -side) for k in on for side in (-1, 1)]
 
 
-def _share(rise: Scalar, fall: Scalar) -> Scalar:
+def _share(rise: Array, fall: Array) -> Array:
     """The share of the positive side in the flow along a surface, from the rates along both fields."""
     return rise / jnp.where(rise == fall, 1, rise - fall)
 
 
-def _between(low: Array, high: Array, share: Scalar) -> Array:
+def _between(low: Array, high: Array, share: Array) -> Array:
     return low + share * (high - low)
 
 
-class Slide(eqx.Module):
+def _slide(flows: Flows, signs: PerMode | Array, t: Time, x: State, params: Params) -> State:
     """The vector field of a side, or the sliding flow where signs are 0."""
-
-    flows: Flows
-    signs: PerMode | Array
-
-    def __call__(self, t: Time, x: State, params: Params) -> State:
-        known = self.signs.value if isinstance(self.signs, PerMode) else None
-        if known is not None and all(known):
-            return self.flows.sides[known](t, x, params)
-        signs = number(self.signs)
-        _, fields, rates = self.flows.parts(signs if known is None else known, t, x, params)
-        for sign, share in reversed([*zip(signs, _shares(signs, rates), strict=True)]):
-            fields = _mixed(fields[..., 0, :], fields[..., 1, :], sign, share)
-        return fields
+    known = signs.value if isinstance(signs, PerMode) else None
+    if known is not None and all(known):
+        return flows.sides[known](t, x, params)
+    signs = number(signs)
+    _, fields, rates = flows.parts(signs if known is None else known, t, x, params)
+    for sign, share in reversed([*zip(signs, _shares(signs, rates), strict=True)]):
+        fields = _mixed(fields[..., 0, :], fields[..., 1, :], sign, share)
+    return fields
 
 
 def _mixed(low: Array, high: Array, sign: Array, share: Scalar) -> Array:
@@ -231,14 +226,9 @@ class Picked(eqx.Module):
         return sense.astype(x.dtype) * numbers[place] + more.astype(x.dtype)
 
 
-class ArmedSides(eqx.Module):
+def _as_wanted(picked: Picked, wanted: PerMode | Array, t: Time, x: State, params: Params) -> Flag:
     """Whether each of the numbers picked is positive, or is not, as it should be."""
-
-    picked: Picked
-    wanted: PerMode | Array
-
-    def __call__(self, t: Time, x: State, params: Params) -> Flag:
-        return jnp.all((self.picked(t, x, params) > 0) == number(self.wanted))
+    return jnp.all((picked(t, x, params) > 0) == number(wanted))
 
 
 def _side(flows: Flows, signs: Signs) -> "Side":
@@ -258,7 +248,7 @@ def _ways_from(flows: Flows, signs: Signs, enter: Reset, leave: Reset) -> list[T
     def way(target: Signs, guard: Pick, reset: Reset, *conditions: tuple[Pick, bool]) -> Transition:
         padded = [*conditions, *[(NOTHING, False)] * (4 - len(conditions))]
         picks, wanted = zip(*padded, strict=True)
-        armed = ArmedSides(Picked(flows, None, PerMode(picks)), PerMode(wanted))
+        armed = eqx.Partial(_as_wanted, Picked(flows, None, PerMode(picks)), PerMode(wanted))
         return Transition(here, _name(target), Picked(flows, own, PerMode(guard)), reset, armed=armed)
 
     found = []
