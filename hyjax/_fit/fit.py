@@ -33,7 +33,7 @@ from .._system.where import Where
 from .alignment import match
 from .fitted import Fitted, fitted_of
 from .gauss_newton import Free
-from .least_squares import Division, FitProblem, RecordStart, solve, solve_bounded, TINY
+from .least_squares import Division, FitProblem, RecordStart, solve, TINY
 from .links import FlowLinks, MapLinks, measured_of
 from .recording import BESIDE, links_of, Matching, Recording, recording, ways_of
 
@@ -100,7 +100,7 @@ def fit(
       `throw`: raise a `SolveError` on failure.
 
     **Returns:** `Fitted`, also under `jit` and `vmap` over the numbers of `data`, `params` and `x0`, by which `values` are
-    differentiable in forward mode, without `bounds`. `result` is `successful`; `undetermined`, where a combination of the
+    differentiable in forward mode. `result` is `successful`; `undetermined`, where a combination of the
     parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, or the model
     has more of a recorded kind, not under `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an
     event of the data has none in the model. `ValueError` for data that do not fit: the message names the column or the number.
@@ -121,12 +121,8 @@ def fit(
     if not isinstance(shooting, SingleShooting | MultipleShooting):
         raise ValueError(f"fit: shooting={shooting!r} must be hj.SingleShooting() or hj.MultipleShooting().")
     divided = isinstance(shooting, MultipleShooting)
-    if divided and bounds is not None:
-        raise ValueError("fit: bounds= need hj.SingleShooting(). With free states give a prior= in their place.")
     if not isinstance(model, HybridSystem) and mode is not None:
         raise ValueError(f"fit: mode={mode!r} is that of a system; a map and an orbit know theirs.")
-    if isinstance(model, PeriodicOrbit) and bounds is not None:
-        raise ValueError("fit: bounds= of an orbit are not kept. Give a prior= in their place.")
     if prior is not None and noise is None:
         raise ValueError("fit: prior= needs noise=, the deviation of the data, by which both are weighed.")
     if not isinstance(max_iterations, int) or max_iterations < 1:
@@ -150,7 +146,8 @@ def fit(
     link, labels = _link(model, system, records, observe, start, params[0], max_jumps, integrator, divided)
     inside = NonlinearProgram(lambda u, carry: carry, unknowns.lower, unknowns.upper, 0, 0)
     guess = unknowns.vector(params[0])
-    alone = bounds is None and isinstance(starts, int) and starts == 1
+    bounded = bounds is not None and any(each is not None for each in bounds)
+    alone = not bounded and isinstance(starts, int) and starts == 1
     guesses = guess[None] if alone else starting_points(inside, unknowns, guess, starts, "fit")
     closing = None
     if isinstance(model, PeriodicOrbit):
@@ -167,7 +164,7 @@ def fit(
         problem = FitProblem(link, links, _stacked(params), unknowns, start, prior, closing, None, scales)
         if not any(each.spurious for each in matchings):
             _check_count(problem, guesses)
-        return _solved(problem, guesses, tuple(records), divided, bounds is not None, max_iterations, noise is None)
+        return _solved(problem, guesses, tuple(records), divided, bounded, max_iterations, noise is None)
 
     with working("fitting: compiling"):
         found = _matched(solved, records, labels, guesses)
@@ -474,14 +471,9 @@ def _solved(
         division = Division(number, number, jnp.array(True))
         problem = eqx.tree_at(lambda each: each.division, problem, division, is_leaf=lambda each: each is None)
     reverse = problem.link.integrator.loop != "lax"
-    if reverse and bounded:
-        raise ValueError("fit: bounds= need an integrator with a forward-mode adjoint. Give a prior= in their place.")
 
     def one(theta):
-        free = Free(theta, own, nodes)
-        return (
-            solve_bounded(problem, free, max_iterations) if bounded else solve(problem, free, max_iterations, reverse)
-        )
+        return solve(problem, Free(theta, own, nodes), max_iterations, reverse, bounded)
 
     if len(guesses) == 1:
         return fitted_of(problem, one(guesses[0]), records, None, estimated)

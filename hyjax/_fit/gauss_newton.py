@@ -133,6 +133,35 @@ def without_free_states(
     )
 
 
+def within_bounds(
+    upper: Float[Array, "n n"], seen: Float[Array, " n"], low: Float[Array, " n"], high: Float[Array, " n"]
+) -> Float[Array, " n"]:
+    r"""The change $x$, with $l \le x \le h$ and $l \le 0 \le h$, that makes $|R x + s|^2$ less than at 0, and least in the
+    unknowns that are between their bounds. An unknown at a bound is held there where the gradient points outward, and each that
+    meets its bound on the way, one after the other. **Arguments:** `upper`: $R$, regular; `seen`: $s$.
+
+    Source: Nocedal, Wright (2006), *Numerical Optimization*, alg. 16.3, without the exchange of constraints: the next iteration
+    of a fit frees those whose gradient points inward.
+    """
+    gradient = seen @ upper
+    held = ((low == 0) & (gradient >= 0)) | ((high == 0) & (gradient <= 0))
+
+    def onward(now):
+        x, held, _ = now
+        rows = jnp.concatenate([jnp.where(held, 0, upper), jnp.diag(held.astype(x.dtype))])
+        q, free = jnp.linalg.qr(rows)
+        step = jax.scipy.linalg.solve_triangular(free, -(seen + upper @ x) @ q[: len(seen)])
+        step = jnp.where(held, 0, step)
+        room = jnp.where(step > 0, high - x, low - x)
+        part = jnp.where(step == 0, jnp.inf, room / jnp.where(step == 0, 1, step))
+        first = jnp.arange(x.size) == jnp.argmin(part)
+        meets = first & (part < 1)
+        x = jnp.where(meets, jnp.where(step > 0, high, low), x + jnp.minimum(jnp.min(part), 1) * step)
+        return x, held | meets, ~jnp.any(meets)
+
+    return jax.lax.while_loop(lambda now: ~now[2], onward, (0 * seen, held, jnp.array(False)))[0]
+
+
 def with_free_states(rows: ResidualRows, after: Reduced, first: Float[Array, " numbers"]) -> Free:
     """The change of all unknowns from that of the parameters and the starts."""
     (s, size, n), records = rows.numbers, len(rows.links)

@@ -9,7 +9,7 @@ orbit that between its end and its start. The method of multipliers solves a seq
 $$\min_u\ \tfrac12 |r|^2 + \tfrac12 |w c + y / w|^2, \qquad y \leftarrow y + w^2 c,$$
 
 each by Levenberg and Marquardt's method. The first weights $w$ are small: there the links obey the data, and only later each
-other, so that a record is fitted from a distant guess. With bounds an interior-point method takes their place.
+other, so that a record is fitted from a distant guess. A step ends at the bounds of the parameters.
 
 Let $J$ and $C$ be the Jacobians of $r$ and of the gap of a closed orbit at the end, by parameters and starts, where the free
 states follow from these; $Z$ an orthonormal basis of the null space of $C$, and $JZ = U S V^\top$. The covariance is that of
@@ -35,13 +35,11 @@ from jaxtyping import Array, Bool, Float, Int
 from .._flow.jump import reset
 from .._numerics.linearize import with_columns
 from .._numerics.trees import select, without_tangents
-from .._optimize.interior_point import InteriorPoint, minimize
-from .._optimize.nonlinear_program import NonlinearProgram, Sample
 from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, Scalar, Time
-from .gauss_newton import Free, ResidualRows, sizes_of, with_free_states, without_free_states
+from .gauss_newton import Free, ResidualRows, sizes_of, with_free_states, within_bounds, without_free_states
 from .links import FlowLinks, LinkEnd, MapLinks, Node
 from .recording import Links, NONE
 
@@ -370,8 +368,9 @@ def _no(each) -> bool:
     return each is None
 
 
-def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> FitSolution:
-    """The least squares nearest to `free`, by Levenberg and Marquardt's method; differentiable in forward mode."""
+def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounded: bool) -> FitSolution:
+    """The least squares nearest to `free`, by Levenberg and Marquardt's method; differentiable in forward mode. **Arguments:**
+    `bounded`: whether a parameter has a bound."""
     whole, (problem, free) = problem, without_tangents((problem, free))
     flat, unravel = ravel_pytree(free)
     # Traced once, for the shapes and the loop.
@@ -391,6 +390,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Fit
         return jnp.sum(at.r**2) + jnp.sum(gaps**2) + jnp.sum(off(*search.held, u) ** 2)
 
     count = free.first.size
+    unbounded = jnp.full(free.start.size, jnp.inf, flat.dtype)
+    lower, higher = jnp.append(problem.unknowns.lower, -unbounded), jnp.append(problem.unknowns.upper, unbounded)
     off = lambda rows, zero, u: rows @ (u - zero)[:count]
 
     def held_anew(held, first, rows: ResidualRows, u):
@@ -443,16 +444,22 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Fit
         b = jnp.concatenate([left.values, left.gaps, off(held[0], held[1], u)])
         q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
         seen = b @ q[: len(b)]
-        change = with_free_states(weighted, left, -jax.scipy.linalg.solve_triangular(upper, seen))
+        low, high = lower - u[:count], higher - u[:count]
+        of_first = within_bounds(upper, seen, low, high) if bounded else -jax.scipy.linalg.solve_triangular(upper, seen)
+        change = with_free_states(weighted, left, of_first)
         # By the sums of squares that the transformations take out of the rows.
         damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
         expected = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
         change, _ = ravel_pytree(change)
+        trial = u + change
+        if bounded:
+            expected -= jnp.sum((upper @ of_first + seen) ** 2)
+            inside = jnp.clip(trial[:count], lower, higher)
+            met = jnp.where(of_first == low, lower, jnp.where(of_first == high, higher, inside))
+            trial = trial.at[:count].set(met)
         tried = jnp.where(ends, 0, search.tried + 1)
         steps = search.steps + 1
-        after = _FitSearch(
-            u + change, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held
-        )
+        after = _FitSearch(trial, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held)
         if not rolls:
             return after
         nodes, rolled = rolled_out(problem, new.chain.likely)
@@ -467,20 +474,20 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool) -> Fit
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))
     at, free = found.at, unravel(found.u)
-    at_bound = jnp.zeros(free.theta.size, bool)
+    at_bound = (free.theta == problem.unknowns.lower) | (free.theta == problem.unknowns.upper)
     solved = _judged(problem, free, at, found.steps, at_bound)
-    return dataclasses.replace(solved, free=_at_optimum(whole, solved.free, found.dual))
+    return dataclasses.replace(solved, free=_at_optimum(whole, solved.free, found.dual, at_bound))
 
 
 @eqx.filter_custom_jvp
-def _at_optimum(problem: FitProblem, free: Free, dual: Float[Array, " gaps"]) -> Free:
+def _at_optimum(problem: FitProblem, free: Free, dual: Float[Array, " gaps"], at_bound: Bool[Array, " n"]) -> Free:
     """The optimum `free`, with its derivatives by the numbers of the problem, at which the conditions of optimality hold."""
     return free
 
 
 @_at_optimum.def_jvp
 def _at_optimum_jvp(primals, tangents):
-    (problem, free, dual), (by, *_) = primals, tangents
+    (problem, free, dual, at_bound), (by, *_) = primals, tangents
     flat, unravel = ravel_pytree(free)
 
     def conditions(problem, v):
@@ -491,42 +498,15 @@ def _at_optimum_jvp(primals, tangents):
             return (problem.residuals(unravel(u), chain), chain.gaps), None
 
         (r, gaps), (jacobian, constraints), _ = with_columns(rows, u)
-        return jnp.append(r @ jacobian + dual @ constraints, gaps)
+        n, gradient = at_bound.size, r @ jacobian + dual @ constraints
+        low, high = problem.unknowns.lower, problem.unknowns.upper
+        held = u[:n] - jnp.where(free.theta <= low, low, high)
+        return jnp.concatenate([jnp.where(at_bound, held, gradient[:n]), gradient[n:], gaps])
 
     at = jnp.append(flat, dual)
     _, change = eqx.filter_jvp(lambda problem: conditions(problem, at), (problem,), (by,))
     _, matrix, _ = with_columns(lambda v: (conditions(problem, v), None), at)
     return free, unravel(-jnp.linalg.lstsq(matrix, change)[0][: flat.size])
-
-
-def solve_bounded(problem: FitProblem, free: Free, max_steps: int) -> FitSolution:
-    """The least squares within the bounds of the parameters, by an interior-point method with Gauss and Newton's Hessian."""
-    flat, unravel = ravel_pytree(free)
-    unbounded = jnp.full(flat.size - free.theta.size, jnp.inf, flat.dtype)
-    lower, upper = (
-        jnp.append(a, b * unbounded) for a, b in ((problem.unknowns.lower, -1), (problem.unknowns.upper, 1))
-    )
-
-    def evaluate(u, carry):
-        at = evaluated(problem, unravel(u), False)
-        left = without_free_states(at.rows, jnp.ones((), u.dtype), u[:0])
-        jacobian = left.matrix
-        return Sample(
-            (at.r @ at.r)[None] / 2, (left.values @ jacobian)[None], (jacobian.T @ jacobian)[None], at, at.chain.result
-        )
-
-    program = NonlinearProgram(evaluate, lower, upper, 0, 0)
-    blank = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), eqx.filter_eval_shape(evaluate, flat, None).carry
-    )
-    start = program.inside(flat)
-    method = InteriorPoint(second_order=True, max_iterations=max_steps)
-    found = minimize(program, method, start, start, blank)
-    free, active = unravel(found.point.u), found.active
-    at_bound = (active.low | active.high)[: free.theta.size]
-    solved = _judged(problem, free, found.sample.carry, found.iterations, at_bound)
-    good = solved.result == RESULTS.successful
-    return dataclasses.replace(solved, result=choose(good, found.result, solved.result))
 
 
 def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> FitSolution:
@@ -537,7 +517,7 @@ def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> FitSolution:
     weighted = at.rows.weighted(weight, -(weight**2) * chain.gaps)
     left = without_free_states(weighted, weight, 0 * free.nodes)
     fixed = jnp.append(at_bound, jnp.zeros(s, bool))
-    jacobian, constraints = jnp.where(fixed, 0, left.matrix), left.closing / weight
+    jacobian, constraints = (jnp.where(fixed, 0, each) for each in (left.matrix, left.closing / weight))
     basis, closing = jnp.eye(n + s, dtype=r.dtype), jnp.zeros(n + s, r.dtype)
     if len(constraints):
         # Of an orbit that is one of a family the constraints are not independent: those that hold by the others are left out.
@@ -582,6 +562,7 @@ def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> FitSolution:
     change = with_free_states(weighted, left, last)
     cost = jnp.where(small, jnp.sum((left.values + jacobian @ last) ** 2), r @ r)
     free = Free(*(a + jnp.where(small, b, 0) for a, b in zip(free, change, strict=True)))
+    free = free._replace(theta=jnp.clip(free.theta, problem.unknowns.lower, problem.unknowns.upper))
     result = choose((result == RESULTS.successful) & jnp.any(jnp.abs(loose) > 0), RESULTS.undetermined, result)
     covariance = root @ root.T
     return FitSolution(

@@ -20,6 +20,7 @@ from .files import check_files, save_figure, save_netcdf
 from .options import Json, Model, Overwrite, Param
 from .output import nested_lists
 from .process import start_jax
+from .quantities import parse_bounds
 
 
 def fit(
@@ -31,7 +32,9 @@ def fit(
             "column time alone every row is an event"
         ),
     ],
-    over: Annotated[list[str], typer.Option(help="parameter to fit; repeat for several")],
+    over: Annotated[
+        list[str], typer.Option(help="parameter to fit, as name, or within bounds as name=low:high; repeat for several")
+    ],
     noise: Annotated[
         list[str] | None,
         typer.Option(help="standard deviation, as 0.01, or of a column, as time=0.002; repeat for several"),
@@ -55,10 +58,12 @@ def fit(
     start_jax()
     model = load(name)
     params, values = parse_parameters(model, param)
-    for each in over:
+    names = [each.partition("=")[0] for each in over]
+    for each in names:
         check_parameter(model, each, "--over")
-    if len({*over}) < len(over):
-        raise Misuse(f"--over: {', '.join(over)} names a parameter twice. Name each once.")
+    if len({*names}) < len(names):
+        raise Misuse(f"--over: {', '.join(names)} names a parameter twice. Name each once.")
+    bounds = parse_bounds(model, [each for each in over if "=" in each], values)
     if not data.exists():
         raise Misuse(f"{data}: there is no such file.")
     first, state = initial_condition(model, params, mode, x0)
@@ -69,11 +74,11 @@ def fit(
     from .._system.results import described_code
 
     shooting = MultipleShooting() if multiple else SingleShooting()
-    lens = lambda params: tuple(getattr(params, each) for each in over)
+    lens = lambda params: tuple(getattr(params, each) for each in names)
     with as_misuse():
         found = run(
             model.step if strides else model.system, data, params, over=lens, x0=state, mode=None if strides else first,
-            noise=parse_noise(noise), shooting=shooting, throw=False,
+            noise=parse_noise(noise), bounds=[bounds.get(each) for each in names], shooting=shooting, throw=False,
         )  # fmt: skip
     if as_json:
         print(json.dumps(fit_record(name, values, found)))

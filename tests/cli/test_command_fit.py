@@ -25,6 +25,9 @@ def test_table_picture_and_file(command, tmp_path, monkeypatch):
     assert len(off.lines) >= 8
     record = json.loads(command(*FIT, "--noise", "time=0.002", "--json").stdout)
     assert_allclose(list(record["fitted"].values()), [9.81, 0.8], rtol=1e-9)
+    bounded = ("fit", "bouncing_ball", "times.csv", "--over", "gravity=9.9:12", "--over", "restitution", "--json")
+    held = json.loads(command(*bounded, "--multiple").stdout)
+    assert held["fitted"]["gravity"] == 9.9 and held["result"] == "successful"
     assert record["degrees"] == 6 and record["result"] == "successful" and np.shape(record["covariance"]) == (2, 2)
 
 
@@ -36,6 +39,9 @@ def test_misuse(command, tmp_path, monkeypatch):
         (("fit", "bouncing_ball", "none.csv", "--over", "gravity"), "none.csv: there is no such file"),
         ((*FIT[:3], "--over", "mass"), "--over: there is no parameter 'mass'"),
         ((*FIT, "--over", "gravity"), "names a parameter twice"),
+        ((*FIT, "--over", "gravity=8:9"), "names a parameter twice"),
+        ((*FIT[:3], "--over", "gravity=9:8"), "must have its low below its high"),
+        ((*FIT[:3], "--over", "restitution=0.5:1.5"), "its bound 1.5 is out of range"),
         ((*FIT, "--noise", "0.1", "--noise", "time=1"), "must be one number"),
     ):
         ran = command(*arguments)

@@ -378,8 +378,31 @@ def test_bounds_and_starts():
         ball.system, times, dataclasses.replace(GUESS, gravity=jnp.array(9.5)), over=lambda p: p.restitution, x0=DROPPED,
         mode="flight",
     )  # fmt: skip
-    assert_allclose(held.values, [9.5, fixed.values[0]], rtol=1e-6)
+    assert_allclose(held.values, [9.5, fixed.values[0]], rtol=1e-11)
     assert held.standard_errors[0] == 0 and alone.values[0] != fixed.values[0]
+    assert_allclose(held.standard_errors[1], fixed.standard_errors[0], rtol=1e-8)
+
+
+@pytest.mark.medium
+def test_bounds_with_free_states():
+    """The same least squares as from the start alone; an estimate at its bound is constant, and the derivatives of the other are
+    those of a fit with the first held there."""
+    times = jnp.asarray(impacts(8))
+    bounds, held = [(8.0, 9.5), (0.5, 0.95)], dataclasses.replace(GUESS, gravity=jnp.array(9.5))
+    fixed = lambda times: hj.fit(
+        ball.system, times, held, over=lambda p: p.restitution, x0=DROPPED, mode="flight", throw=False
+    )  # fmt: skip
+    expected, by = fixed(times).values[0], jax.jacfwd(lambda times: fixed(times).values[0])(times)
+    one = fit_ball(times, bounds=bounds, shooting=hj.MultipleShooting())
+    assert one.values[0] == 9.5 and one.result == "successful"
+    # The gaps of free states are closed to 1e-11.
+    assert_allclose(one.values[1], expected, rtol=1e-9)
+    slopes = jax.jacfwd(lambda times: fit_ball(times, bounds=bounds, throw=False).values)(times)
+    # Rounding of the conditions of optimality, which contain numbers of 1e4.
+    assert_allclose(slopes, [0 * by, by], rtol=1e-7, atol=1e-10)
+    # From beyond a bound, and with starts on both sides of the estimate.
+    wide = fit_ball(times, bounds=[(9.6, 12.0), (0.5, 0.95)], shooting=hj.MultipleShooting(), starts=3)
+    assert_allclose(wide.values, [9.81, 0.8], rtol=1e-9)
 
 
 @pytest.mark.medium
@@ -544,7 +567,6 @@ def test_reverse_mode_and_single_precision():
         ([0.4, 1.1], {"bounds": [(1.0, 2.0)]}, "must hold a pair"),
         ([0.4, 1.1], {"mode": None}, "give mode="),
         ([0.4, 1.1], {"x0": None}, "give x0="),
-        ([0.4, 1.1], {"shooting": hj.MultipleShooting(), "bounds": [None, (0.0, 1.0)]}, "need hj.SingleShooting"),
         (np.zeros((2, 2)), {}, "has no names"),
         ([0.4, 1.1, 1.7], {"prior": [(9.8, 0.1), None]}, "prior= needs noise="),
         ([0.4, 1.1], {"noise": [0.1, 0.1, 0.1]}, "has the shape"),
@@ -591,6 +613,11 @@ def test_a_closed_orbit():
     )
     slopes = jax.jacfwd(quantities)(jnp.array(0.25))
     assert_allclose(found.standard_errors[0], 1e-3 / np.linalg.norm(slopes), rtol=1e-6)
+    # At a bound: the orbit there.
+    held = hj.fit(orbit, data, orbit.params, over=lambda p: p.slope, noise=1e-3, bounds=[(0.1, 0.24)])
+    at_bound = hj.periodic_orbit(wheel.step, orbit.x, dataclasses.replace(other, slope=jnp.array(0.24)))
+    assert held.values[0] == 0.24 and held.standard_errors[0] == 0
+    assert_allclose(held.x0[0], at_bound.x, rtol=1e-9)
 
 
 @pytest.mark.medium

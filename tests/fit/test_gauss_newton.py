@@ -1,11 +1,13 @@
 """The least squares of an iteration of a fit: free states eliminated link by link, against all unknowns at once."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from numpy.testing import assert_allclose
 
-from hyjax._testing import ResidualRows, sizes_of, with_free_states, without_free_states
+from hyjax._testing import ResidualRows, sizes_of, with_free_states, within_bounds, without_free_states
 
 RECORDS, NODES, START, SIZE, N = 2, 4, 1, 3, 2
 WEIGHT = 50.0
@@ -80,3 +82,29 @@ def test_elimination_of_free_states(closed, damping):
     least = np.sum((a @ first + b) ** 2)
     whole = np.sum((matrix @ all_at_once + values) ** 2) + np.sum((damping * flat * all_at_once) ** 2)
     assert_allclose(least, whole, rtol=1e-11)
+
+
+def test_least_squares_within_bounds():
+    """Steps repeated until none is left, with columns that nearly agree, against the method of Stark and Parker (SciPy's BVLS);
+    each lowers the sum of squares."""
+    rng, step, most = np.random.default_rng(0), jax.jit(within_bounds), 0
+    for case in range(30):
+        matrix, offset = rng.standard_normal((10, 5)), rng.standard_normal(10)
+        if case % 3 == 0:
+            matrix[:, 0] = matrix[:, 4] + 1e-3 * matrix[:, 0]
+        low, high = -rng.uniform(0, 0.5, 5), rng.uniform(0, 0.5, 5)
+        q, upper = np.linalg.qr(matrix)
+        x, steps = np.zeros(5), 0
+        while steps < 10:
+            change = np.asarray(step(upper, q.T @ (matrix @ x + offset), low - x, high - x))
+            after = np.where(change == low - x, low, np.where(change == high - x, high, x + change))
+            before, square = (np.sum((matrix @ each + offset) ** 2) for each in (x, after))
+            assert np.all((after >= low) & (after <= high)) and square <= before + 1e-14
+            if np.max(np.abs(after - x)) < 1e-12:
+                break
+            x, steps = after, steps + 1
+        most = max(most, steps)
+        expected = scipy.optimize.lsq_linear(matrix, -offset, (low, high), method="bvls", tol=1e-15)
+        assert_allclose(x, expected.x, atol=1e-12 * np.linalg.cond(matrix))
+    # Some need a bound that is left again.
+    assert 1 < most < 10
