@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._flow.integrator import for_modes, IntegratorLike, without_jacobian
+from .._numerics.trees import without_derivative
 from .._orbit.level import Family, Level, of_own_params
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
@@ -81,7 +82,9 @@ def continuation(
 
     Source: Keller (1977); Kuznetsov (2004), ch. 10.
     """
-    family = False
+    remedy = "Differentiate one of its orbits, by hj.periodic_orbit(orbit.step, orbit.x, params)."
+    reason = f"continuation: a branch has no derivatives. {remedy}"
+    orbit, family = without_derivative(orbit, reason), False
     on_level = isinstance(orbit, PeriodicOrbit) and isinstance(orbit.params, Level)
     many = isinstance(orbit, PeriodicOrbit) and not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated)
     if on_level and many:

@@ -97,9 +97,10 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
         if not hasattr(out, "shape") or (out.shape != expected and not (vector and len(out.shape) == 1)):
             got = getattr(out, "shape", type(out).__name__)
             raise ValueError(f"{what} must return shape {expected}{' or (k,)' if vector else ''}, not {got}.{remedy}")
-        if dtype is not None and out.dtype != dtype:
+        # A reset may return another dtype, which is converted.
+        if out.dtype != dtype and (dtype is not None or jnp.issubdtype(out.dtype, jnp.complexfloating)):
             raise ValueError(
-                f"{what} returns {out.dtype.name}; it must return {jnp.dtype(dtype).name}"
+                f"{what} returns {out.dtype.name}; it must return {jnp.dtype(dtype or x.dtype).name}"
                 + (", a condition." if dtype is bool else ", as the state. Convert the parameters, or use .astype.")
             )
 

@@ -217,7 +217,12 @@ def judge(
     turns = turns & (bracket.tries < TURNS) & resolved
     sinks = allowed & sinks & ~turns
     descends = sinks & (shorter > least) & (bracket.tries < TURNS)
-    accumulates = allowed & ((hops & ~resolved) if trial.sinking is None else (sinks & ~descends & ~crossed))
+    if trial.sinking is None:
+        accumulates = allowed & hops & ~resolved
+    else:
+        # What a guard sinks through may be a limit of the domain too.
+        accumulates = sinks & ~descends & ~jnp.any(_transitions(_fallen(trial), is_limit))
+        crossed = crossed & ~accumulates
 
     enter = allowed & ~turns & ~descends & crossed
     narrower = _narrowed(bracket, trial, enter)

@@ -19,6 +19,18 @@ def without_tangents(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
 
 
+def without_derivative(tree: PyTree, reason: str) -> PyTree:
+    """The tree, of which a derivative is a `ValueError` for that reason."""
+    numbers, rest = eqx.partition(tree, eqx.is_inexact_array)
+    same = jax.custom_jvp(lambda numbers: numbers)
+
+    @same.defjvp
+    def refuse(primals, tangents):
+        raise ValueError(reason)
+
+    return eqx.combine(same(numbers), rest)
+
+
 def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
     """`out` with unchanged values, and with every batch axis of the `inputs`; keys of random numbers as they are.
 

@@ -28,7 +28,7 @@ from jaxtyping import Float
 
 from .._numerics.eager import long_run
 from .._results.failure import raise_failure
-from .._results.shown import one_of_batch
+from .._results.shown import one_of_batch, require_known
 from .._results.working import working
 from .._system.results import RESULTS
 from .._system.where import leaf_names, one_leaf, Where
@@ -91,6 +91,7 @@ def follow_optimum(
 
     Source: Guddat, Guerra Vazquez, Jongen (1990), *Parametric Optimization*, ch. 2-4.
     """
+    require_known("follow_optimum", gait, stop, remedy="Call it outside.")
     one_of_batch("follow_optimum", gait.value, "gaits")
     if gait.result != RESULTS.successful:
         raise ValueError("follow_optimum: the gait is no optimum: see its `result`.")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from .._flow.check import check
 from .._flow.integrator import Integrator
-from .._results.shown import Shown
+from .._results.shown import require_known, Shown
 from .._results.working import warn, working
 from .._system.results import RESULTS, SolveError
 from .._system.types import Params
@@ -136,7 +136,7 @@ def find_orbits(
     **Returns:** `Orbits`: the distinct orbits found, by decreasing period, `orbits[0]` the first; along a sequence with the
     attributes of a `PeriodicOrbit`, whose arrays have a leading axis. If none is found, a `SolveError`, or a warning without
     `throw`, says where starts led to: orbits outside of the region, or states that return at another phase of a forcing. Orbits
-    of continuous families are omitted. Not for use under `jit`, because the number of orbits is not known in advance.
+    of continuous families are omitted. Not under `jit`, `vmap` or `grad`, because the number of orbits is not known in advance.
     `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     With a `section`, `orbits.batches` has a batch for each sequence, the shortest sequence first. The `system` of these orbits is
@@ -160,6 +160,7 @@ def find_orbits(
     Niederreiter (1992), *Random Number Generation and Quasi-Monte Carlo Methods*, ch. 3.
     """
     require_map(step, "find_orbits")
+    require_known("find_orbits", step, params, region)
     low, high = (np.asarray(bound) for bound in region)
     if not isinstance(max_starts, int) or max_starts < 1:
         raise ValueError(f"find_orbits: max_starts={max_starts!r} must be an integer of at least 1.")

@@ -34,7 +34,7 @@ from numpy.polynomial import chebyshev
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
 from .._results.registry import draw
-from .._results.shown import Shown
+from .._results.shown import require_known, Shown
 from .._results.table import Table
 from .._system.results import code_of, numbered_code, RESULTS
 from .._system.where import Where
@@ -220,6 +220,7 @@ def manifold_of(
     throw: bool,
 ) -> Manifold:
     """`PeriodicOrbit.manifold`."""
+    require_known("manifold", orbit, length, spacing, remedy="Call it outside.")
     if np.ndim(orbit.period):
         raise TypeError(f"This is a batch of {len(orbit)} orbits. Choose one, such as orbits[0].")
     if orbit.x.dtype != np.float64:

@@ -20,7 +20,7 @@ from .._flow.section_map import check_section, Crossing, for_terminal_modes, Sec
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
-from .._results.shown import is_traced
+from .._results.shown import require_known
 from .._results.working import warn, working
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
@@ -158,11 +158,8 @@ def orbit_of_section(
     step: ReturnMap, guess: State, params: Params, method: AbstractShooting, near: Scalar
 ) -> tuple[PeriodicOrbit, LastIterate]:
     """`periodic_orbit` by a section, and the last iterate."""
-    if is_traced((guess, params, near)):
-        raise ValueError(
-            "periodic_orbit: by a section the sequence of modes is not known in advance, so the search cannot be under jit, "
-            "vmap or grad. Give orbit.step of an orbit found before."
-        )
+    remedy = "By a section the sequence of modes is not known in advance: give orbit.step of an orbit found before."
+    require_known("periodic_orbit", guess, params, near, remedy=remedy)
     step, section_map, params = _prepared("periodic_orbit", step, (guess,), params)
     if is_matrix_free(method):
         start = _onto_surface(section_map.section, guess, params)

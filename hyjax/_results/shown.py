@@ -10,6 +10,7 @@ from typing import Any, TYPE_CHECKING, TypeVar
 import equinox as eqx
 import jax
 import jax.core
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 
@@ -92,6 +93,16 @@ def lanes(found: PyTree, value: ArrayLike, i: Any, what: str) -> Any:
 def is_traced(result: PyTree) -> bool:
     """Whether a leaf is traced, so that the result has no numbers yet."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(result))
+
+
+def require_known(caller: str, *given: PyTree, remedy: str = "") -> None:
+    """`ValueError` under `jit`, and where a leaf is traced: for a search in Python, which needs numbers. **Arguments:** `remedy`:
+    by default, to differentiate what was found."""
+    if is_traced((given, jnp.zeros(()))):
+        remedy = remedy or (
+            "Call it outside, and differentiate what it finds, as an orbit by hj.periodic_orbit(orbit.step, orbit.x, params)."
+        )
+        raise ValueError(f"{caller}: a search in Python needs numbers, and cannot be under jit, vmap or grad. {remedy}")
 
 
 def digits_of(dtype) -> int:

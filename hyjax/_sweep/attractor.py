@@ -21,6 +21,7 @@ from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_if_none
 from .._results.installed import load_xarray
 from .._results.labels import described, meanings_of, Units, units_attribute, units_of
+from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import choose, RESULTS
 from .._system.types import Params
@@ -174,6 +175,7 @@ def attractor(
     """
     xarray = load_xarray()
     require_map(step, "attractor")
+    require_known("attractor", step, x0, params, values)
     counts = {"keep": keep, "max_period": max_period, "max_attractors": max_attractors}
     check_numbers("attractor", closeness, n_strides=n_strides, **counts)
     discard = n_strides // 2 if discard is None else discard

@@ -22,6 +22,7 @@ from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_if_none
 from .._results.installed import load_xarray
 from .._results.labels import described, in_words, meanings_of, units_attribute, units_of
+from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import choose, RESULTS
 from .._system.system import Guard
@@ -190,6 +191,7 @@ def basin(
     """
     xarray = load_xarray()
     require_map(step, "basin")
+    require_known("basin", step, params, axes, orbits, values)
     check_numbers("basin", closeness, max_strides=max_strides, max_attractors=max_attractors)
     if (where is None) != (values is None) or (where is not None and orbits is not None):
         raise ValueError(

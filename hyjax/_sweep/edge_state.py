@@ -23,6 +23,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_failure
+from .._results.shown import require_known
 from .._system.results import RESULTS
 from .._system.types import Params, State
 from .matched import reach_of
@@ -125,6 +126,7 @@ def edge_state(
     Source: Skufca, Yorke, Eckhardt (2006), Phys. Rev. Lett. 96, 174101.
     """
     require_map(step, "edge_state")
+    require_known("edge_state", step, params, between)
     orbit, other = between
     if not isinstance(orbit, PeriodicOrbit) or np.ndim(orbit.period):
         raise ValueError("edge_state: the first of between must be a stable hj.PeriodicOrbit, one and not a batch.")

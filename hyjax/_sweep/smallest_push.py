@@ -35,7 +35,7 @@ from .._orbit.stride import run_stride
 from .._results.failure import raise_failure
 from .._results.installed import load_xarray
 from .._results.labels import described, meanings_of
-from .._results.shown import Shown
+from .._results.shown import require_known, Shown
 from .._results.table import Table
 from .._system.results import choose, RESULTS
 from .._system.types import Params, Scalar, State
@@ -310,6 +310,8 @@ def smallest_push(
 
     Source: Halekotte, Feudel (2020), Sci. Rep. 10, 11783.
     """
+    gradient = "Call it outside; its gradient is that of its result, push.gradient()."
+    require_known("smallest_push", orbit, directions, instants, edge, largest, remedy=gradient)
     if not isinstance(orbit, PeriodicOrbit) or np.ndim(orbit.period) or not bool(orbit.stable):
         raise ValueError("smallest_push: orbit must be a stable hj.PeriodicOrbit, one and not a batch.")
     free = () if where is None else free_leaves(where, orbit.params)

@@ -33,6 +33,7 @@ from .._orbit.verdict import in_family, judged, orbit_multipliers, undetermined
 from .._results.failure import codes_only, raise_if_none
 from .._results.installed import version
 from .._results.labels import units_of
+from .._results.shown import require_known
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
@@ -283,6 +284,7 @@ def sweep(
     Source: the orbits as in `periodic_orbit`, Bhounsule (2014), Sec. 2; initial guesses by natural-parameter continuation, Keller
     (1977).
     """
+    require_known("sweep", start, values, prescribed)
     orbit = start.orbit(first_point(start)) if isinstance(start, Branch) else start
     if orbit.period.ndim:
         raise ValueError(f"sweep: start is a batch of {len(orbit)} orbits. Take one of them, such as orbits[0].")

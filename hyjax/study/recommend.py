@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from .._flow.automaton import Automaton
 from .._flow.integrator import for_modes, Integrator, IntegratorLike, without_jacobian
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
+from .._results.shown import require_known
 from .._system.results import RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
@@ -245,6 +246,7 @@ def recommend_integrator(
     """
     if not 0 < accuracy < 1:
         raise ValueError(f"recommend_integrator: accuracy={accuracy!r} must lie between 0 and 1, such as 1e-6.")
+    require_known("recommend_integrator", x0, params, t1, remedy="Call it outside.")
     x0 = jnp.asarray(x0)
     if x0.ndim not in (1, 2) or not len(x0):
         raise ValueError(

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._results.installed import load_xarray, version
 from .._results.labels import described
+from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import code_flags
 from .._system.system import HybridSystem, VectorField
@@ -228,6 +229,7 @@ def solver_study(
     Source: Dallas, Machairas, Papadopoulos (2017), *A comparison of ODE solvers for dynamical systems with impacts*, Sec. IV-V.
     """
     load_xarray()
+    require_known("solver_study", x0, params, t1, remedy="Call it outside.")
     if not isinstance(samples, int) or samples < 2:
         raise ValueError(f"solver_study: samples={samples!r} must be an integer of at least 2.")
     states, sets = listed(x0, params)

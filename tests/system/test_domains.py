@@ -204,3 +204,24 @@ def test_a_contact_that_is_open_bounds_its_modes():
     for codes in itertools.product((0, 1), repeat=2):
         limits = domain(jnp.zeros(()), jnp.append(x, jnp.array(codes, float)), block.Params())
         assert limits.shape == (4,) and [limit == 1 for limit in limits[:2]] == [code == 1 for code in codes]
+
+
+@pytest.mark.filterwarnings("ignore:The vector_field of mode .0. jumps")
+def test_a_guard_that_sinks_through_a_limit_of_the_domain_is_zeno():
+    """A plastic impact leaves a body on the floor, which is guard and limit; and passes of a double integrator with the switching
+    curve x = -k v |v|, k < 1/2, shrink by r = sqrt((1/2 - k)/(1/2 + k)): they end after |v|(1 + r)/(1 - r) from the first."""
+    height = lambda t, x, p: x[0]
+    fall = hj.Mode(lambda t, x, p: jnp.stack([x[1], -p]), ("y", "v"), domain=height)
+    land = hj.Transition("fall", "fall", height, lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    body = hj.HybridSystem({"fall": fall}, (land,))
+    run = hj.simulate(body, jnp.array([1.0, 0.0]), jnp.array(2.0), mode="fall", t1=3.0, integrator=ROLLED, throw=False)
+    assert run.result == "zeno" and run.jumps == 1
+    assert_allclose(run.t, 1, rtol=1e-15)
+    k, push = 0.3, lambda a: lambda t, x, p: jnp.stack([x[1], a + 0 * x[0]])
+    curve = lambda t, x, p: jnp.where(x[1] > 0, x[0] + p * x[1] ** 2, x[0] - p * x[1] ** 2)
+    servo = hj.filippov({1: push(-1.0), -1: push(1.0)}, curve, ("x", "v"))
+    run = hj.simulate(servo, jnp.array([1.0, 0.0]), jnp.array(k), mode="+", t1=9.0, integrator=ROLLED, throw=False)
+    assert run.result == "zeno"
+    first, ratio = 1 / np.sqrt(k + 0.5), np.sqrt((0.5 - k) / (0.5 + k))
+    # Passes end at the square root of the tolerance, of a curve that is quadratic there.
+    assert_allclose(run.t, first * (1 + (1 + ratio) / (1 - ratio)), rtol=0, atol=1e-7)

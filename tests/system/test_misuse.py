@@ -148,6 +148,10 @@ def test_parameters_that_are_not_finite():
         ),
         (hj.Transition("free", "free", lambda t, x, p: x[0].astype(int), SAME), "guard .* returns int64; .* float64"),
         (hj.Transition("free", "free", lambda t, x, p: x[0] > 0, SAME), "guard .* returns bool; .* float64"),
+        (
+            hj.Transition("free", "free", GUARD, lambda t, x, p: x.astype(complex)),
+            "reset .* returns complex128; .* float64",
+        ),
         (hj.Transition("free", "free", GUARD, SAME, lambda t, x, p: x[0]), "armed .* returns float64; .* bool"),
     ],
 )
@@ -181,3 +185,35 @@ def test_sequences_that_cannot_be_followed():
 def test_failure_raises_with_its_reason():
     with pytest.raises(Exception, match="Newton's method found no periodic orbit from this guess"):
         hj.periodic_orbit(hj.ReturnMap(**WALKER), jnp.array([0.01, -1e-3, 0.02, 0.0]), PARAMS)
+
+
+WHEEL, AT, SLOPES = rimless_wheel.step, rimless_wheel.Params(), jnp.array([0.2, 0.25])
+SLOPE, GAIT = lambda p: p.slope, lambda p: hj.periodic_orbit(WHEEL, rimless_wheel.guess(p), p, throw=False)
+
+
+@pytest.mark.parametrize(
+    "within", [jax.jit, jax.grad, lambda fn: lambda p: jax.vmap(fn)(jax.tree.map(lambda x: x[None], p))]
+)
+@pytest.mark.parametrize(
+    "name, search",
+    [
+        ("find_orbits", lambda p: hj.find_orbits(WHEEL, p, region=rimless_wheel.region(AT)).period[0]),
+        ("attractor", lambda p: hj.attractor(WHEEL, rimless_wheel.guess(p), p, where=SLOPE, values=SLOPES)),
+        ("basin", lambda p: hj.basin(WHEEL, p, axes={"theta": [-0.4], "theta_rate": [0.4, 0.8]})),
+        ("edge_state", lambda p: hj.edge_state(WHEEL, p, between=(GAIT(p), rimless_wheel.guess(p)))),
+        ("sweep", lambda p: hj.sweep(GAIT(p), where=SLOPE, values=SLOPES).period[0]),
+        ("smallest_push", lambda p: hj.smallest_push(GAIT(p), directions=("theta_rate",)).size),
+        ("manifold", lambda p: GAIT(p).manifold("stable", length=0.1).x),
+    ],
+)
+def test_searches_in_python_need_numbers(name, search, within):
+    with pytest.raises(
+        ValueError, match=f"{name}: a search in Python needs numbers, and cannot be under jit, vmap or grad"
+    ):
+        within(search)(AT)
+
+
+def test_a_branch_has_no_derivatives():
+    branch = lambda p: hj.continuation(GAIT(p), where=SLOPE, stop=0.25, throw=False).curves.count
+    with pytest.raises(ValueError, match="continuation: a branch has no derivatives"):
+        jax.jit(jax.jacfwd(branch))(AT)
