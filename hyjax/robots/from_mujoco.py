@@ -39,27 +39,28 @@ def from_mujoco(
     source: "str | Path | mujoco.MjModel",  # pyright: ignore[reportAttributeAccessIssue]
     *,
     control: Callable | None = None,
-    contacts: Sequence[str] | Mapping[str, str] = (),
+    contacts: Sequence[str] | Mapping[str, str | Sequence[str]] = (),
 ) -> Robot:
     r"""A robot from MJCF or URDF: a path, the text of a file, or a compiled `mujoco.MjModel`.
 
     MuJoCo reads and compiles the file; its arrays become leaves of `robot.params`, and hyjax's own equations move the bodies (see
     `Robot`). Of the file are used: bodies, hinges and slides with axis, anchor, `ref`, damping, stiffness, `springref` and
-    armature; masses and inertias as compiled; gravity; sites; motors on joints; the geoms named in `contacts`, and the others
-    for pictures. Forces that a flag of the file disables are zero. Joint ranges, limits of motors, pairs of contacts and options
-    of MuJoCo's integrator have no effect.
+    armature; masses and inertias as compiled; gravity; sites; motors and servos on joints; the geoms named in `contacts`, and the
+    others for pictures. Of a servo, such as `position` and `velocity`, whose force is $r\,(k u + b_0 + b_1 r q + b_2 r \dot q)$
+    with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of the
+    file disables are zero. Joint ranges, limits of motors, pairs of contacts and options of MuJoCo's integrator have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
-    plane of the file; where there are several planes, `{geom: plane}`. They are `robot.contacts`: a sphere's, and that of a site,
-    a point, has the name of the geom or site; the ends of a capsule, from its negative to its positive z axis, and the corners of
-    a box have `_0`, `_1`, ... behind it. Friction is MuJoCo's, of both geoms together, and the plane's for a site; none with
-    `condim="1"`.
+    plane of the file; where there are several planes, `{geom: plane}`, or `{geom: (plane, plane)}`. They are `robot.contacts`: a
+    sphere's, and that of a site, a point, has the name of the geom or site; the ends of a capsule, from its negative to its
+    positive z axis, and the corners of a box have `_0`, `_1`, ... behind it; of a geom with several planes the plane's name
+    follows. Friction is MuJoCo's, of both geoms together, and the plane's for a site; none with `condim="1"`.
 
     **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file,
     and for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
-    actuators that are not motors on joints, a link without mass; contacts of other geoms, and with friction of a robot that does
-    not move in one plane. `ImportError` without the extra `robots`.
+    actuators that are not motors or servos on joints, a link without mass; contacts of other geoms, and with friction of a robot
+    that does not move in one plane. `ImportError` without the extra `robots`.
 
     **Example:**
 
@@ -100,9 +101,23 @@ def from_mujoco(
     # Of forces by flags of the file; older versions of MuJoCo have one flag, passive, for springs and dampers.
     off = lambda name: model.opt.disableflags & int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0))
     acts = lambda *names: not any(map(off, names))
-    gear = np.zeros((len(model.actuator_trntype), count))
+    damping, spring = model.dof_damping * acts("PASSIVE", "DAMPER"), model.jnt_stiffness * acts("PASSIVE", "SPRING")
+    stiffness, constant, gear = spring.copy(), np.zeros(count), np.zeros((len(model.actuator_trntype), count))
     for k in np.flatnonzero(~(model.opt.disableactuator >> model.actuator_group) & acts("ACTUATION")):
-        gear[k, model.actuator_trnid[k, 0]] = model.actuator_gear[k, 0] * model.actuator_gainprm[k, 0]
+        joint, ratio = model.actuator_trnid[k, 0], model.actuator_gear[k, 0]
+        gear[k, joint] = ratio * model.actuator_gainprm[k, 0]
+        if model.actuator_biastype[k] == mujoco.mjtBias.mjBIAS_AFFINE:
+            constant[joint] += ratio * model.actuator_biasprm[k, 0]
+            stiffness[joint] -= ratio**2 * model.actuator_biasprm[k, 1]
+            damping[joint] -= ratio**2 * model.actuator_biasprm[k, 2]
+    # The spring of a joint and those of its servos are one, which is at rest where their forces are in balance.
+    served, pull = (stiffness != spring) | (constant != 0), spring * model.qpos_spring + constant
+    if np.any(lost := served & (stiffness == 0) & (pull != 0)):
+        joint = name(kinds.mjOBJ_JOINT, int(np.argmax(lost)))
+        raise ValueError(
+            f"from_mujoco: not supported: a constant force of an actuator on joint {joint!r} (write it as control)."
+        )
+    rest = np.where(served & (stiffness != 0), pull / np.where(stiffness != 0, stiffness, 1), model.qpos_spring)
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     touching, planes, rolls, touched = _contacts(model, data, mujoco, name, contacts, link, frames, sites)
@@ -129,9 +144,9 @@ def from_mujoco(
         axis=array(model.jnt_axis, count, 3),
         anchor=array(model.jnt_pos, count, 3),
         reference=each(model.qpos0),
-        damping=each(model.dof_damping * acts("PASSIVE", "DAMPER")),
-        stiffness=each(model.jnt_stiffness * acts("PASSIVE", "SPRING")),
-        rest=each(model.qpos_spring),
+        damping=each(damping),
+        stiffness=each(stiffness),
+        rest=each(rest),
         armature=each(model.dof_armature),
         mass=each(model.body_mass[massive]),
         center=array([place for place, _ in centers], len(massive), 3),
@@ -205,15 +220,18 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
     found += [f"{what} (write it as control)" for field, what in _FORCES if np.any(getattr(model, field, 0))]
     if model.opt.density or model.opt.viscosity:
         found.append("a medium with density or viscosity (leave it out)")
+    transmits, biases, still = mujoco.mjtTrn, mujoco.mjtBias, mujoco.mjtDyn.mjDYN_NONE
     for k in range(len(model.actuator_trntype)):
-        motor = (
-            model.actuator_trntype[k] == mujoco.mjtTrn.mjTRN_JOINT
-            and model.actuator_gaintype[k] == mujoco.mjtGain.mjGAIN_FIXED
-            and model.actuator_biastype[k] == mujoco.mjtBias.mjBIAS_NONE
-            and model.actuator_dyntype[k] == mujoco.mjtDyn.mjDYN_NONE
+        on_joint = any(
+            model.actuator_trntype[k] == each for each in (transmits.mjTRN_JOINT, transmits.mjTRN_JOINTINPARENT)
         )
-        if not motor:
-            found.append(f"actuator {name(kinds.mjOBJ_ACTUATOR, k)!r}, no motor on a joint (write its law as control)")
+        affine = any(model.actuator_biastype[k] == each for each in (biases.mjBIAS_NONE, biases.mjBIAS_AFFINE))
+        motor = model.actuator_gaintype[k] == mujoco.mjtGain.mjGAIN_FIXED and model.actuator_dyntype[k] == still
+        if not (on_joint and affine and motor):
+            actuator = name(kinds.mjOBJ_ACTUATOR, k)
+            found.append(
+                f"actuator {actuator!r}, no motor or servo on a joint (make it a motor with its law as control)"
+            )
     if not model.njnt:
         found.append("a file without a joint")
     if found:
@@ -225,7 +243,7 @@ def _contacts(
     data: Any,
     mujoco: Any,
     name: Callable[[Any, int], str],
-    asked: Sequence[str] | Mapping[str, str],
+    asked: Sequence[str] | Mapping[str, str | Sequence[str]],
     link: list[int],
     frames: list[Pose],
     sites: list[np.ndarray],
@@ -257,7 +275,8 @@ def _contacts(
             named("from_mujoco", "geom or site", geom, names),
             planes[named("from_mujoco", "plane", plane, [names[k] for k in planes])],
         )
-        for geom, plane in asked.items()
+        for geom, given in asked.items()
+        for plane in ((given,) if isinstance(given, str) else given)
     ]
     planes = [k for k in planes if any(k == plane for _, plane in pairs)]
     normals = [data.geom_xmat[k].reshape(3, 3)[:, 2] for k in planes]
@@ -269,7 +288,7 @@ def _contacts(
         point = k >= model.ngeom
         kind = types.mjGEOM_SPHERE if point else types(model.geom_type[k])
         if kind not in supported or k in still:
-            what = "does not move" if k in still else f"is a {kind.name[7:].lower()}"
+            what = "does not move" if k in still else f"is of the kind {kind.name[7:].lower()}"
             raise ValueError(
                 f"from_mujoco: contacts: {names[k]!r} {what}; contacts are of moving spheres, capsules, boxes and sites."
             )
@@ -300,6 +319,7 @@ def _contacts(
         points = [(x, y, z) for x in signs[0] for y in signs[1] for z in signs[2]]
         for i, each in enumerate(points):
             own = f"{names[k]}_{i}" if len(points) > 1 else names[k]
+            own += f"_{names[plane]}" if sum(k == other for other, _ in pairs) > 1 else ""
             touching.append((own, geom, link[bodies[k]], each, planes.index(plane), rubs))
         for key, value in (
             ("places", (sites[k - model.ngeom], _HERE[1]) if point else place(k)),

@@ -242,8 +242,8 @@ class Robot(eqx.Module):
         return jax.jacfwd(lambda q: self.position(q, site, params))(q)
 
     def energy(self, q: Positions, v: Velocities, params: RobotParams | None = None) -> Scalar:
-        """Kinetic energy, and those of gravity and springs, J; zero at the height of the file's origin. Bodies that no joint
-        moves do not count."""
+        """Kinetic energy, and those of gravity and springs, with those of servos, J; zero at the height of the file's origin.
+        Bodies that no joint moves do not count."""
         params = self.params if params is None else params
         masses, gravity, stiffness, rest = (
             jnp.asarray(each, q.dtype) for each in (params.mass, params.gravity, params.stiffness, params.rest)

@@ -228,6 +228,28 @@ def test_a_contact_made_elastic_and_a_single_contact():
     assert_allclose(after, [0, 0.5, 0], rtol=0, atol=1e-14)
 
 
+def test_a_box_at_a_wall_and_a_floor():
+    """Of a geom that touches two planes each corner is a contact with each: at 30 degrees, by the rotation of its corners."""
+    robot = hj.robots.from_mujoco(
+        """<mujoco><worldbody><geom name="floor" type="plane" size="5 5 1" pos="0 0 -1" friction="0.3"/>
+        <geom name="wall" type="plane" size="5 5 1" pos="-1 0 0" euler="0 90 0" friction="0.8"/>
+        <body><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/><joint name="a" axis="0 1 0"/>
+        <geom name="box" type="box" size="0.1 0.1 0.3" friction="0.5"/><site name="top" pos="0 0 0.3"/></body>
+        </worldbody></mujoco>""", contacts={"box": ("floor", "wall"), "top": "wall"}
+    )  # fmt: skip
+    q, now = jnp.array([0.4, 0.2, jnp.pi / 6]), jnp.array(0.0)
+    gaps = {name: float(each.gap(now, q, robot.params)) for name, each in robot.contacts.items()}
+    cosine, sine = np.sqrt(0.75), 0.5
+    corners = [(x, z) for x in (-0.1, 0.1) for z in (-0.3, 0.3)]
+    expected = {f"box_{i}_floor": 1.2 - sine * x + cosine * z for i, (x, z) in enumerate(corners)}
+    expected |= {f"box_{i}_wall": 1.4 + cosine * x + sine * z for i, (x, z) in enumerate(corners)}
+    expected["top"] = 1.4 + 0.3 * sine
+    assert list(gaps) == list(expected)
+    assert_allclose(list(gaps.values()), list(expected.values()), rtol=1e-14)
+    frictions = [each.static(robot.params) for each in robot.contacts.values()]
+    assert_allclose(frictions, 4 * [0.5] + 5 * [0.8], rtol=1e-15)
+
+
 ARM = """<mujoco><worldbody>GROUND<body><joint axis="0 1 0"/><geom name="tip" size="0.1" pos="0 0 -1"/>
   <geom name="disk" type="cylinder" size="0.1 0.1" pos="0 0 -1"/><body pos="0 0 -1">SECOND<geom size="0.1"/></body></body>
   </worldbody></mujoco>"""
@@ -239,7 +261,7 @@ REFUSED = {
     "there is no plane 'flor'; there is floor": (FLOOR, "", {"tip": "flor"}),
     "contacts need a plane": ("", "", ["tip"]),
     "there are the planes floor, wall: give one to each geom": (FLOOR + FLOOR.replace("floor", "wall"), "", ["tip"]),
-    "'disk' is a cylinder; contacts are of moving spheres": (FLOOR, "", ["disk"]),
+    "'disk' is of the kind cylinder; contacts are of moving spheres": (FLOOR, "", ["disk"]),
     "rod_0, rod_1 name two contacts": (FLOOR, ROD, ["rod", "rod_0", "rod_1"]),
     "'floor' does not move": (FLOOR, "", ["floor"]),
     "friction of 'tip' needs a motion in one plane, but its hinges are not parallel": (

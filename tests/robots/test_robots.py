@@ -154,7 +154,12 @@ REFUSED = {
     "equality constraints: 1": with_parts(rest='<equality><joint joint1="j"/></equality>'),
     "tendons: 1": with_parts(rest='<tendon><fixed><joint joint="j" coef="1"/></fixed></tendon>'),
     "frictionloss of joint 'j'": with_parts('<joint name="j" frictionloss="0.1"/>'),
-    "actuator 'servo', no motor on a joint": with_parts(rest='<actuator><position name="servo" joint="j"/></actuator>'),
+    "actuator 'servo', no motor or servo on a joint": with_parts(
+        rest='<actuator><position name="servo" joint="j" timeconst="1"/></actuator>'
+    ),
+    "a constant force of an actuator on joint 'j'": with_parts(
+        rest='<actuator><general joint="j" biastype="affine" biasprm="1"/></actuator>'
+    ),
     "gravity compensation": with_parts().replace("name='b'", "name='b' gravcomp='1'"),
     "a medium with density or viscosity": with_parts(option='<option density="1.2"/>'),
     "a file without a joint": with_parts(""),
@@ -236,6 +241,29 @@ def test_actuators():
     assert_allclose(force, [-0.1 * 1 + 2, 20 * 3 * -0.8], rtol=1e-15)
     with pytest.raises(ValueError, match=r"control must return shape \(2,\), one input for each actuator, not \(1,\)"):
         arm(control=lambda t, q, v, params: q[:1]).forces(NOW, Q, V, robot.params)
+
+
+SERVOS = {
+    "targets": '<position joint="elbow" kp="7" kv="0.3" gear="2"/><velocity joint="shoulder" kv="2" gear="3"/>',
+    "critical": '<position joint="shoulder" kp="7" dampratio="1"/><motor jointinparent="elbow" gear="3"/>',
+    "affine": """<general joint="shoulder" gainprm="7" biastype="affine" biasprm="1 2 -3" gear="2"/>
+      <general joint="elbow" biastype="affine" biasprm="1 -2 0.4"/>""",
+}
+
+
+@pytest.mark.parametrize("name", SERVOS)
+def test_servos(name):
+    """Accelerations are MuJoCo's, with the spring of the joint beside those of its servos; flags leave what they leave there."""
+    text = ARM.replace("ACTUATORS", f"<actuator>{SERVOS[name]}</actuator>")
+    text = text.replace('damping="0.1"', 'damping="0.1" stiffness="3" springref="0.2"')
+    for flag in ("GRAVITY", "SPRING", "ACTUATION"):
+        model = mujoco.MjModel.from_xml_string(text)
+        model.opt.disableflags = int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}", 0))
+        robot, data = hj.robots.from_mujoco(model), mujoco.MjData(model)
+        data.qpos, data.qvel, data.ctrl = Q, V, [0.7, -0.4]
+        mujoco.mj_forward(model, data)
+        params = eqx.tree_at(lambda p: p.input, robot.params, jnp.asarray(data.ctrl))
+        assert_allclose(robot.mechanism.acceleration(NOW, Q, V, params), data.qacc, rtol=1e-12)
 
 
 def test_forces_that_a_flag_disables_are_zero():
