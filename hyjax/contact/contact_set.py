@@ -275,8 +275,14 @@ class ContactSet(eqx.Module):
         roles_of_impact = jnp.where(struck & (roles > OPEN), STUCK, OPEN)
         impulse, codes, bounces, why = self.impact(projected, roles_of_impact, strikes, params)
         after = projected.kick(jnp.where(struck, impulse, 0))
+        least_rate = float(np.finfo(x.dtype).eps) ** 0.75 * jnp.max(jnp.abs(projected.velocity))
         z = jnp.concatenate([after, x[x.size - count :]])
         projected = self.projected(t, z, params)
+        # A contact without an impulse whose gap stays closed, as one of several of a rigid body, may hold.
+        slip, rests = projected.velocity[self.slip_rows], jnp.abs(projected.velocity[:count]) <= least_rate
+        way = jnp.where(jnp.abs(slip) > still[self.slip_rows], jnp.where(slip > 0, FORWARD, BACKWARD), STUCK)
+        rests &= (roles > OPEN) & (codes == OPEN) & (jnp.abs(projected.gaps) <= near[:count])
+        codes = jnp.where(rests, jnp.full(count, STUCK).at[self.faces].set(way), codes)
         resting = jnp.where(struck & ((codes == OPEN) | bounces), OPEN, jnp.where(struck, codes, roles))
         chosen, _, holds, _ = self.choose(projected.compliance, projected.drift, resting, params)
         force = self.hold(projected, chosen, params)
@@ -314,8 +320,8 @@ class ContactSet(eqx.Module):
         tolerance = float(np.sqrt(np.finfo(velocity.dtype).eps))
         still = jnp.abs(velocity[rows]) <= 8 * tolerance * largest
 
-        def phase(impulse, _):
-            """Compression; by Poisson's law restitution follows, whose normal impulses are at least `given`."""
+        def phase(impulse, last):
+            """Compression; by Poisson's law restitution follows, the `last`, whose normal impulses are at least `given`."""
             given = jnp.concatenate(
                 [returned * jnp.maximum(impulse[rows], 0), np.zeros(len(self.with_slip), impulse.dtype)]
             )
@@ -328,19 +334,21 @@ class ContactSet(eqx.Module):
             slips = jnp.zeros(count, velocity.dtype).at[self.with_slip].set(rates[count:])
             way = jnp.where(slips > 0, FORWARD, BACKWARD)
             added = jnp.where(self.slips & (jnp.abs(slips) > 8 * tolerance * largest), way, STUCK)
-            settled = (roles > OPEN) & (codes == OPEN) & slow & (strikes | still) | (opens & slow)
+            # What is compressed does not settle yet: it may be pulled, and would be closed when the impulses grow.
+            settled = last & ((roles > OPEN) & (codes == OPEN) & slow & (strikes | still) | (opens & slow))
             codes, opens = jnp.where(settled, added, codes), opens & ~settled
             pushes = self.pushes(projected.compliance, -motion, codes, params, given, opens)
             return impulse + pushes, (impulse + pushes, codes, opens, settled, fits)
 
         begun = jnp.zeros_like(velocity)
         if np.any(poisson):
-            _, phases = jax.lax.scan(phase, begun, None, length=2)
+            idle = jnp.all(returned <= 0)
+            _, phases = jax.lax.scan(phase, begun, jnp.stack([idle, ~idle]))
             # Without a bounce the second phase is idle.
-            impulse, codes, opens, settled, fits = (jnp.where(~jnp.all(returned <= 0), *each[::-1]) for each in phases)
+            impulse, codes, opens, settled, fits = (jnp.where(~idle, *each[::-1]) for each in phases)
             fits &= phases[-1][0]
         else:
-            _, (impulse, codes, opens, settled, fits) = phase(begun, None)
+            _, (impulse, codes, opens, settled, fits) = phase(begun, True)
         fits, unique = fits
         after = velocity + projected.compliance @ impulse
         # What settles may be pulled.

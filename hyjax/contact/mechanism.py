@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.elimination import solve_positive
 from .._system.results import nan_unless
-from .._system.types import Matrix, Params, Time
+from .._system.types import Flag, Matrix, Params, Time
 
 Positions = Float[Array, " m"]
 Velocities = Float[Array, " m"]
@@ -47,8 +47,8 @@ class Mechanism(eqx.Module):
 
     `acceleration(t, q, v, params)` solves the equation for $\dot v$. `reduced(embedding)` are the bodies in fewer coordinates.
 
-    The units are the user's: a row of `M` times an acceleration has the unit of the row's force. Where `mass` is not positive
-    definite the accelerations are NaN, which an integration reports as `nonfinite`.
+    The units are the user's: a row of `M` times an acceleration has the unit of the row's force. Where `mass` is not symmetric,
+    or not positive definite, the accelerations are NaN, which an integration reports as `nonfinite`.
 
     **Example:**
 
@@ -79,8 +79,8 @@ class Mechanism(eqx.Module):
         r"""The acceleration of the free bodies, $\dot v = M^{-1}(Q - c)$, for modes of one's own: `jnp.concatenate([v, a])`.
 
         **Arguments:** `t`: shape `()`. `q`, `v`: positions and their rates, shape `(m,)`. `params`: of `mass`, `forces` and
-        `coriolis`. **Returns:** shape `(m,)`, differentiable to every order. NaN where `M` is not positive definite; `ValueError`
-        for functions that return another shape.
+        `coriolis`. **Returns:** shape `(m,)`, differentiable to every order. NaN where `M` is not symmetric and positive
+        definite; `ValueError` for functions that return another shape.
         """
         return accelerated(inertia(self, q, params), load(self, t, q, v, params))
 
@@ -166,13 +166,20 @@ def lagrangian(
 
 
 def inertia(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
-    """The mass matrix; `ValueError` for a wrong shape."""
+    """The mass matrix, NaN where it is not symmetric; `ValueError` for a wrong shape."""
     mass = jnp.asarray(mechanism.mass(q, params), q.dtype)
     if mass.shape != (q.size, q.size):
         raise ValueError(
             f"Mechanism: mass must have shape {(q.size, q.size)} for {q.size} coordinates, not {mass.shape}."
         )
-    return mass
+    # A matrix from a file's bodies is symmetric. Of another only one half would count.
+    return mass if mechanism._rows is not None else nan_unless(is_symmetric(mass), mass)
+
+
+def is_symmetric(matrix: Matrix) -> Flag:
+    r"""Whether entries across the diagonal are equal, up to $\sqrt\varepsilon\sqrt{m_{ii} m_{jj}}$, whatever the units."""
+    size, eps = jnp.diagonal(matrix), float(jnp.finfo(matrix.dtype).eps)
+    return jnp.all((matrix - matrix.T) ** 2 <= eps * jnp.abs(size[:, None] * size))
 
 
 def load(mechanism: Mechanism, t: Time, q: Positions, v: Velocities, params: Params) -> Forces:

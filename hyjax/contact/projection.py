@@ -21,7 +21,7 @@ from .._numerics.elimination import smallest_pivot, solve
 from .._numerics.programs import once
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
-from .contact import Contact, gaps, velocity_rows
+from .contact import Contact, gaps, tangents, velocity_rows
 from .mechanism import inertia, load, Mechanism, Motion, Positions, Velocities
 
 Rows = Float[Array, " rows"]
@@ -86,7 +86,17 @@ def _motion(mechanism: Mechanism, contacts: tuple[Contact, ...], t, q, v, params
     rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
     # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.
     velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
-    return gaps(contacts, t, q, params), velocity, bias, jax.jacfwd(lambda v: rows(t, q, v))(v)
+    jacobian = jax.jacfwd(lambda v: rows(t, q, v))(v)
+    if any(map(tangents, contacts)):
+        good = jnp.all(is_affine(velocity, jacobian, v, rows(t, q, 0 * v)))
+        velocity, bias = nan_unless(good, jnp.stack([velocity, bias]))
+    return gaps(contacts, t, q, params), velocity, bias, jacobian
+
+
+def is_affine(velocity: Rows, jacobian: Float[Array, "rows m"], v: Velocities, at_rest: Rows) -> Mask:
+    """Whether the velocities of contact points are those at rest and their Jacobian times `v`, up to the root of rounding."""
+    size = jnp.abs(velocity) + jnp.abs(at_rest) + jnp.abs(jacobian) @ jnp.abs(v)
+    return jnp.abs(velocity - at_rest - jacobian @ v) <= float(jnp.finfo(v.dtype).eps) ** 0.5 * size
 
 
 def holding(compliance: Float[Array, "rows rows"], change: Rows) -> Rows:

@@ -69,10 +69,11 @@ def contact_system(
     would at some impacts where friction is coupled to the gap (Kane, 1984). Poisson's law (`Contact(poisson=True)`) returns at
     least a part of each normal impulse in place of the closing rate.
 
-    How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not positive definite, or a push would
-    close the gap (Painlevé's paradox). `gains_energy`: an impact would add energy. `not_unique`: friction allows an impact two
-    ends, which is looked for among up to 64 sets of contacts. `simultaneous_guards`: two guards fall together. In
-    contact the constraint is imposed on accelerations, so the gap drifts from zero by the integration's error.
+    How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not symmetric and positive definite, a
+    slip is not affine in the velocities, or a push would close the gap (Painlevé's paradox). `gains_energy`: an impact would add
+    energy. `not_unique`: friction allows an impact two ends, which is looked for among up to 64 sets of contacts.
+    `simultaneous_guards`: two guards fall together. In contact the constraint is imposed on accelerations, so the gap drifts from
+    zero by the integration's error.
     `outside_domain`: a flight in which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or
     `flow_to_guard` in a mode of contact to which the state does not belong; `start` names the mode to which it does.
 

@@ -1,5 +1,7 @@
 """Where bodies in contact begin: the mode to which a state belongs, and the set of contacts that hold there."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.core
@@ -9,11 +11,12 @@ from jaxtyping import Array, Bool, Float
 
 from .._system.results import nan_unless
 from .._system.system import HybridSystem
-from .._system.types import Flag, Params, State, Time
-from .contact import gap
+from .._system.types import Flag, Matrix, Params, State, Time
+from .contact import gap, velocity_rows
 from .contact_set import ContactSet
 from .laws import drift_errors
-from .projection import halves, project
+from .mechanism import is_symmetric
+from .projection import halves, is_affine, project
 from .single_contact import Closed
 
 
@@ -31,9 +34,10 @@ def start(
     in `ReturnMap.system`, the name of the mode is found, a static value, so the arguments must have values.
 
     **Returns:** the name of the mode, and the state, for `simulate`: $(q, v, \text{codes})$ with contacts by name, $(q, v)$ with
-    a single contact. `ValueError` where a gap is negative, or closed and closing so that an impact is due; where a contact that
-    cannot slip slips, or the law of friction has no solution (Painlevé's paradox); for a set of contacts of which the system has
-    no mode; for a system without contacts, and for a state of another shape or that is not finite.
+    a single contact. `ValueError` for a mass matrix that is not symmetric and positive definite, and a slip that is not affine in
+    `v`; where a gap is negative, or closed and closing so that an impact is due; where a contact that cannot slip slips, or the
+    law of friction has no solution (Painlevé's paradox); for a set of contacts of which the system has no mode; for a system
+    without contacts, and for a state of another shape or that is not finite.
 
     **Example:**
 
@@ -64,6 +68,13 @@ def start(
     if not is_traced(x0) and not np.all(np.isfinite(np.asarray(x0))):
         raise ValueError(f"start: x0={x0} must be finite.")
     t = jnp.asarray(t0, x0.dtype)
+    if not is_traced((system, x0, params, t0)):
+        bodies = (
+            domain
+            if isinstance(domain, ContactSet)
+            else ContactSet(domain.body.mechanism, (domain.body.contact,), None)
+        )
+        _check_laws(bodies, names or ("the contact",), t, x0, params)
     if (isinstance(domain, Closed) or domain.only is not None) and is_traced((x0, params, t0)):
         raise ValueError(
             "start: the name of a mode is a static value, so that the state must have values. Call start outside of jit and "
@@ -81,6 +92,32 @@ def start(
             f"start: at x0={np.asarray(x0)} the contacts are {name}, and the modes are {', '.join(system.names)}."
         )
     return name, nan_unless(good, jnp.concatenate([x0, codes.astype(x0.dtype)]))
+
+
+def _check_laws(bodies: ContactSet, names: Sequence[str], t: Time, x0: State, params: Params) -> None:
+    """`ValueError` for a mass matrix that is not symmetric and positive definite, and for a slip that is not affine in `v`."""
+    if bodies.mechanism._rows is not None:
+        return
+    mass, affine = eqx.filter_jit(_laws)(bodies, t, x0, params)
+    if not is_symmetric(mass) or not np.linalg.eigvalsh(mass)[0] > 0:
+        raise ValueError(
+            f"start: the mass matrix must be symmetric and positive definite; at x0={np.asarray(x0)} it is {mass.tolist()}."
+        )
+    wrong = [names[k] for k, good in zip(bodies.with_slip, affine[len(names) :], strict=True) if not good]
+    if wrong:
+        raise ValueError(
+            f"start: {', '.join(wrong)}: slip must be affine in v, as the velocity of a point of a body is."
+        )
+
+
+def _laws(bodies: ContactSet, t: Time, x0: State, params: Params) -> tuple[Matrix, Bool[Array, " rows"]]:
+    """The mass matrix, and which rows are affine in the velocities."""
+    q, v = halves(x0)
+    rows = lambda v: velocity_rows(bodies.contacts, t, q, v, params)
+    # In velocities that are generic: where a body rests what is not affine may vanish.
+    v = v + jnp.asarray(1 + 0.3 * np.cos(1.0 + np.arange(v.size)), v.dtype)
+    mass = jnp.asarray(bodies.mechanism.mass(q, params), q.dtype)
+    return mass, is_affine(rows(v), jax.jacfwd(rows)(v), v, rows(0 * v))
 
 
 def _mode(system: HybridSystem, closed: Closed, t: Time, x0: State, params: Params) -> str:

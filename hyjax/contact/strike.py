@@ -62,7 +62,8 @@ def impact(
         raise ValueError(f"impact: q of shape {q.shape} and v of shape {v.shape} must both have the shape (m,).")
     before = project(mechanism, listed, jnp.asarray(t, q.dtype), jnp.concatenate([q, v]), params)
     rounding = 8 * float(jnp.finfo(v.dtype).eps) * (jnp.abs(before.jacobian) @ jnp.abs(v))
-    closes = (before.velocity < -rounding)[: len(listed)]
+    # What is NaN has no other impulse.
+    closes = ~(before.velocity >= -rounding)[: len(listed)]
     if len(listed) == 1 and not listed[0].poisson:
         impulse, _, _ = single_impact(listed[0], before, params)
     else:

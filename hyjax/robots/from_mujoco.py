@@ -47,8 +47,9 @@ def from_mujoco(
     `Robot`). Of the file are used: bodies, hinges and slides with axis, anchor, `ref`, damping, stiffness, `springref` and
     armature; masses and inertias as compiled; gravity; sites; motors and servos on joints; the geoms named in `contacts`, and the
     others for pictures. Of a servo, such as `position` and `velocity`, whose force is $r\,(k u + b_0 + b_1 r q + b_2 r \dot q)$
-    with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of the
-    file disables are zero. Joint ranges, limits of motors, pairs of contacts and options of MuJoCo's integrator have no effect.
+    with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of
+    the file disables are zero. Joint ranges, limits of motors, pairs of contacts and options of MuJoCo's integrator have no
+    effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the

@@ -96,6 +96,52 @@ def test_linear_equations_that_are_not_definite():
     assert np.all(np.isnan(solve_symmetric(-jnp.eye(9), jnp.ones((9, 1)))))
 
 
+@pytest.mark.parametrize("matrix", [[[1.0, 0.2], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.0], [0.0, 0.0]]])
+def test_mass_matrices_that_are_none(matrix):
+    """Not symmetric, with a negative eigenvalue, singular: accelerations are NaN, and a start is refused."""
+    body = Mechanism(lambda q, p: jnp.array(matrix), lambda t, q, v, p: jnp.array([1.0, -2.0]))
+    now, q, v = jnp.array(0.0), jnp.array([0.0, 1.0]), jnp.array([1.0, -1.0])
+    assert np.all(np.isnan(body.acceleration(now, q, v, None)))
+    for contacts in (contact := Contact(lambda t, q, p: q[1]), {"foot": contact}):
+        system = contact_system(body, contacts, ("x", "y"))
+        with pytest.raises(
+            ValueError, match=r"^start: the mass matrix must be symmetric and positive definite; at x0="
+        ):
+            hj.contact.start(system, jnp.concatenate([q, v]), None)
+        x = jnp.concatenate([q, v, *((jnp.zeros(1),) if isinstance(contacts, dict) else ())])
+        rates = system.modes[system.names[0]].vector_field(now, x, None)
+        assert np.all(np.isnan(rates[2:4]))
+
+
+def test_a_mass_matrix_is_symmetric_up_to_rounding_in_its_own_units():
+    """Rows in other units have entries of other sizes: an error of one part in a million of the coupling counts, rounding not."""
+    off = 0.5e3 * 1e-3
+    acceleration = lambda error: Mechanism(
+        lambda q, p: jnp.array([[1e6, off], [off * (1 + error), 1e-6]])
+    ).acceleration(jnp.array(0.0), jnp.zeros(2), jnp.ones(2), None)
+    assert np.all(np.isfinite(acceleration(1e-14))) and np.all(np.isnan(acceleration(1e-6)))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_slip_that_is_not_affine(named):
+    """Refused by a start at any velocity, rest included; an impact and a force with it are NaN."""
+    body = Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.array([1.0, -2.0]))
+    square = lambda t, q, v, p: v[0] * jnp.abs(v[0])
+    contact = Contact(lambda t, q, p: q[1], square, static=0.3, kinetic=0.3)
+    system = contact_system(body, {"foot": contact} if named else contact, ("x", "y"))
+    for x0 in ([0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]):
+        with pytest.raises(ValueError, match=f"^start: {'foot' if named else 'the contact'}: slip must be affine in v"):
+            hj.contact.start(system, jnp.array(x0), None)
+    now, x = jnp.array(0.0), jnp.array([0.0, 0.0, 1.0, 0.0])
+    mode, x = ("contacts", jnp.append(x, 2.0)) if named else ("S+", x)
+    assert np.all(np.isnan(system.modes[mode].vector_field(now, x, None)[2:4]))
+    after, _ = hj.contact.impact(body, jnp.zeros(2), jnp.array([1.0, -1.0]), None, contact)
+    assert np.all(np.isnan(after))
+    moving = dataclasses.replace(contact, slip=lambda t, q, v, p: v[0] - 0.3 * t + v[1] * q[0])
+    after, _ = hj.contact.impact(body, jnp.zeros(2), jnp.array([0.1, -1.0]), None, moving)
+    assert_allclose(after, 0, atol=1e-15)
+
+
 # The laws of impact and of slip, for a body in which a push turns and a rub lifts
 
 MIXED = contact_system(

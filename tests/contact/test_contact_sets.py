@@ -370,6 +370,47 @@ def test_an_end_that_opens_slowly_stays(settle, left, rate):
     assert_allclose([end[2] - end[3], end[2] + end[3]], [rate, 0], rtol=0, atol=1e-15)
 
 
+def rod_on_three(friction):
+    """Its ends and its middle touch the ground: three gaps, of which two are independent. It is turned by a torque that grows,
+    `p t`."""
+
+    def point(side):
+        at = lambda q: q[:2] + side / 2 * jnp.stack([jnp.cos(q[2]), jnp.sin(q[2])])
+        slip = lambda t, q, v, p: jax.jvp(at, (q,), (v,))[1][0]
+        return Contact(lambda t, q, p: at(q)[1], slip, static=friction, kinetic=friction)
+
+    mass = Mechanism(
+        lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 1 / 12])),
+        lambda t, q, v, p: jnp.stack([0 * t, 0 * t - GRAVITY, p * t]),
+    )
+    return contact_system(mass, {"a": point(-1), "b": point(0), "c": point(1)}, ("x", "y", "angle"))
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("friction, slides", [(0.4, True), (2.0, False)])
+def test_a_point_without_impulse_that_stays_closed_holds(friction, slides):
+    """The rod turns about its left end, and its middle and its right end strike at once. Impulses of these two alone stop all
+    three points; the left end then bears a part of the weight, as the others do. Friction takes 0.4 of the speed 1, or all."""
+    system = rod_on_three(friction)
+    end = struck(system, [0.0, 0.0, 0.0, 1.0, -1.0, -2.0, 2.0, 0.0, 0.0], 1, jnp.array(0.0))
+    assert set_name(system, end) == "+".join(f"{each}:{'slip+' if slides else 'stick'}" for each in "abc")
+    assert_allclose(end[3:6], [0.6 if slides else 0, 0, 0], rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_rod_that_fell_rests_until_it_tips(way):
+    """At the torque m g / 2 it tips about an end, with the inertia 1/3, and turns by (t - t1)^3 / 6 / (1/3) as long as that is
+    little."""
+    system = rod_on_three(0.4)
+    torque, tips = jnp.array(2.0 * way), GRAVITY / 4
+    _, x = start(system, jnp.array([0.0, 0.6, 0.5, 1.0, 0.0, 0.0]), torque)
+    runs = [run(system, x, torque, t1) for t1 in (2.4, tips + 0.02)]
+    assert {str(each.result) for each in runs} == {"successful"}
+    assert_allclose(runs[0].x[jnp.array([1, 2, 3, 4, 5])], 0, atol=1e-11)
+    assert_allclose(runs[1].x[2], 2 * way * 0.02**3 / 2, rtol=1e-3)
+
+
 @pytest.mark.medium
 def test_both_ends_of_a_rod_at_once():
     """A rod that falls flat: two guards together, which is reported; tilted by 1e-3, the order is known."""

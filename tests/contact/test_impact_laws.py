@@ -57,6 +57,19 @@ def test_two_ends_of_a_rod(left, right, poisson, rates, impulses):
     assert_allclose(found[1], impulses, rtol=1e-14)
 
 
+@pytest.mark.parametrize("settle, rates", [(0.0, [1.5, 1]), (1.2, [1.5, 1]), (1.7, [0, 0.25])])
+def test_what_settles_is_decided_after_restitution(settle, rates):
+    """The inertia 3 gives the compliance 4/3, 2/3, 2/3, 4/3. In compression the right end, at the rate -2, has the impulse 3/2
+    and the left end opens at the rate 1; in restitution 3/4 is added, and the rates are 3/2 and 1. A left end that is slow then
+    has the impulse -9/8 to the right one's 9/4."""
+    body = Mechanism(lambda q, p: jnp.diag(jnp.array([1.0, 3.0])))
+    law = {"restitution": 0.5, "poisson": True, "settle": settle}
+    ends = [Contact(lambda t, q, p, s=s: q[0] + s * q[1], **law) for s in (-1, 1)]
+    after, impulse = impact(body, jnp.zeros(2), jnp.array([-1.0, -1.0]), None, ends)
+    assert_allclose([after[0] - after[1], after[0] + after[1]], rates, rtol=1e-14, atol=1e-15)
+    assert_allclose(impulse, [-9 / 8 if settle > 1.5 else 0, 9 / 4], rtol=1e-14)
+
+
 def test_one_contact_without_friction_has_one_law():
     v, gap = jnp.array([0.3, -1.0]), lambda t, q, p: q[1] + 0.2 * q[0]
     body = Mechanism(lambda q, p: jnp.array([[2.0, 0.3], [0.3, 1.0]]))
