@@ -110,7 +110,7 @@ def _check_laws(bodies: ContactSet, names: Sequence[str], t: Time, x0: State, pa
         )
 
 
-def _laws(bodies: ContactSet, t: Time, x0: State, params: Params) -> tuple[Matrix, Bool[Array, " rows"]]:
+def _laws(bodies: ContactSet, t: Time, x0: State, params: Params) -> tuple[Matrix, Bool[Array, " affine"]]:
     """The mass matrix, and which rows are affine in the velocities."""
     q, v = halves(x0)
     rows = lambda v: velocity_rows(bodies.contacts, t, q, v, params)
