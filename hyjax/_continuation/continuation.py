@@ -85,8 +85,8 @@ def continuation(
     remedy = "Differentiate one of its orbits, by hj.periodic_orbit(orbit.step, orbit.x, params)."
     reason = f"continuation: a branch has no derivatives. {remedy}"
     orbit, family = without_derivative(orbit, reason), False
-    on_level = isinstance(orbit, PeriodicOrbit) and isinstance(orbit.params, Level)
-    many = isinstance(orbit, PeriodicOrbit) and not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated)
+    on_level = isinstance(orbit.params, Level)
+    many = not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated)
     if on_level and many:
         raise ValueError(
             "continuation: this orbit is not isolated on its level: another quantity is conserved too, and a coordinate "

@@ -570,13 +570,13 @@ def _criticality(
             words = "transcritical: two branches cross and exchange their stability"
             return words if others else f"{words} in the critical direction"
         supercritical, new, sign = coefficients["c"] < 0, "pair of orbits (pitchfork)", -coefficients["c"] * rate
-    elif kind == "period-doubling" and "c" in coefficients:
+    elif kind == "period-doubling":
+        if "c" not in coefficients:
+            return "several multipliers are -1 at once: doubled orbits grow in several directions"
         supercritical, new, sign = coefficients["c"] > 0, "orbit of twice the period", -coefficients["c"] * rate
     elif kind == "neimark-sacker":
         growth, d = (rate * critical[0].conj()).real, coefficients["d"].real
         supercritical, new, sign = d < 0, "invariant circle", -d * growth
-    elif kind == "period-doubling":
-        return "several multipliers are -1 at once: doubled orbits grow in several directions"
     else:
         return ""
     form, base = ("supercritical", "unstable") if supercritical else ("subcritical", "stable")

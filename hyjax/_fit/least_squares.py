@@ -38,7 +38,7 @@ from .._numerics.trees import select, without_tangents
 from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Params, Scalar, Time
+from .._system.types import Flag, Params, Scalar, Time
 from .gauss_newton import Free, ResidualRows, sizes_of, with_free_states, within_bounds, without_free_states
 from .links import FlowLinks, LinkEnd, MapLinks, Node
 from .recording import Links, NONE
@@ -368,6 +368,35 @@ def _no(each) -> bool:
     return each is None
 
 
+def _next_damping(search: _FitSearch, part: Scalar, cost: Scalar, better: Flag) -> tuple[Scalar, Scalar]:
+    """The damping and its growth after a trial, by which part of the fall that the linearization foretold there was; damping goes
+    fast only where little is left to fall, after a bend."""
+    straight = (jnp.abs(part - 1) < 0.1) & (search.expected < 1e-3 * cost)
+    factor = jnp.where(straight, 1e-4, jnp.where(part > 0.75, 0.1, jnp.where(part > 0.25, 1, 4)))
+    larger = jnp.maximum(search.damping, 1e-6) * search.growth
+    damping = jnp.where(better, jnp.maximum(search.damping * factor, LEAST), larger)
+    return damping, jnp.where(better, 4, 2 * search.growth)
+
+
+def _damped_change(
+    rows: ResidualRows, weight: Scalar, damping: Scalar, held: tuple[Array, Array], within: tuple[Array, Array] | None
+) -> tuple[Free, Scalar]:
+    """The change of all unknowns by the damped linear least squares of the rows, whose gaps have this `weight`, and the fall that
+    it foretells. **Arguments:** `held`: further rows by the parameters and starts, and their values. `within`: bounds of the
+    changes of parameters and starts, if there are any."""
+    sizes = sizes_of(rows, weight)
+    left = without_free_states(rows, weight, jnp.sqrt(damping) * sizes.nodes)
+    a, b = jnp.concatenate([left.matrix, left.closing, held[0]]), jnp.concatenate([left.values, left.gaps, held[1]])
+    q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
+    seen = b @ q[: len(b)]
+    of_first = within_bounds(upper, seen, *within) if within else -jax.scipy.linalg.solve_triangular(upper, seen)
+    change = with_free_states(rows, left, of_first)
+    # By the sums of squares that the transformations take out of the rows.
+    damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
+    fall = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
+    return change, fall if within is None else fall - jnp.sum((upper @ of_first + seen) ** 2)
+
+
 def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounded: bool) -> FitSolution:
     """The least squares nearest to `free`, by Levenberg and Marquardt's method; differentiable in forward mode. **Arguments:**
     `bounded`: whether a parameter has a bound."""
@@ -402,7 +431,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         return select(first | lost, (jnp.where(first, loose, still), u), held)
 
     def step(search: _FitSearch) -> _FitSearch:
-        new, one = evaluate(search.trial, search.divided), jnp.ones((), flat.dtype)
+        new = evaluate(search.trial, search.divided)
         cost, other = (cost_of(at, u, search) for at, u in ((search.at, search.u), (new, search.trial)))
         fall, first = cost - other, search.steps == rolls
         # Below the errors of the flow nothing tells.
@@ -416,15 +445,9 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         if stages > 1:
             some = eqxi.unvmap_any(better & (first | jnp.any(held[0] != 0)))
             held = jax.lax.cond(some, lambda: held_anew(search.held, first, at.rows, u), lambda: search.held)
-        # How well the linearization foretold the fall. Damping goes fast only where little is left to fall, after a bend.
+        # How well the linearization foretold the fall.
         part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
-        part = jnp.where(first, 0.5, part)
-        straight = (jnp.abs(part - 1) < 0.1) & (search.expected < 1e-3 * cost)
-        factor = jnp.where(straight, 1e-4 * one, jnp.where(part > 0.75, 0.1, jnp.where(part > 0.25, 1, 4)))
-        smaller = search.damping * factor
-        larger = jnp.maximum(search.damping, 1e-6) * search.growth
-        damping = jnp.where(better, jnp.maximum(smaller, LEAST), larger)
-        growth = jnp.where(better, 4 * one, 2 * search.growth)
+        damping, growth = _next_damping(search, jnp.where(first, 0.5, part), cost, better)
 
         part, limit = jnp.where(last(search), EXACT, ROUGH), jnp.where(last(search), SMALL, 1e-2)
         least = part**2 * cost + jnp.where(last(search), finest, 0) ** 2
@@ -437,25 +460,14 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         stage = jnp.where(ends, jnp.where(shut | (lost & last(search)), stages, search.stage + 1), search.stage)
 
         weight = weights[jnp.minimum(stage, stages - 1)]
-        weighted = at.rows.weighted(weight, dual)
-        sizes = sizes_of(weighted, weight)
-        left = without_free_states(weighted, weight, jnp.sqrt(damping) * sizes.nodes)
-        a = jnp.concatenate([left.matrix, left.closing, held[0]])
-        b = jnp.concatenate([left.values, left.gaps, off(held[0], held[1], u)])
-        q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
-        seen = b @ q[: len(b)]
         low, high = lower - u[:count], higher - u[:count]
-        of_first = within_bounds(upper, seen, low, high) if bounded else -jax.scipy.linalg.solve_triangular(upper, seen)
-        change = with_free_states(weighted, left, of_first)
-        # By the sums of squares that the transformations take out of the rows.
-        damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
-        expected = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
-        change, _ = ravel_pytree(change)
-        trial = u + change
+        loose = held[0], off(held[0], held[1], u)
+        within = (low, high) if bounded else None
+        change, expected = _damped_change(at.rows.weighted(weight, dual), weight, damping, loose, within)
+        trial = u + ravel_pytree(change)[0]
         if bounded:
-            expected -= jnp.sum((upper @ of_first + seen) ** 2)
             inside = jnp.clip(trial[:count], lower, higher)
-            met = jnp.where(of_first == low, lower, jnp.where(of_first == high, higher, inside))
+            met = jnp.where(change.first == low, lower, jnp.where(change.first == high, higher, inside))
             trial = trial.at[:count].set(met)
         tried = jnp.where(ends, 0, search.tried + 1)
         steps = search.steps + 1

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, PyTree
 
 from .._numerics.trees import select, without_tangents
 from .._system.every import Clock
@@ -277,8 +277,17 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
     orders = list(itertools.product(*(range(most - i) for i in range(most)), (0,)))
     each = np.repeat(np.array(orders), 2, axis=0), np.tile([0.0, 1.0], len(orders))
     found = jax.lax.map(lambda one: follow(*one), (jnp.asarray(each[0]), jnp.asarray(each[1], dtype)))
-    pairs = jax.tree.map(lambda leaf: leaf.reshape(len(orders), 2, *leaf.shape[1:]), found)
-    modes, states, columns, sound, (z_sizes, terms) = pairs
+    return _alike(automaton, mode, jax.tree.map(lambda leaf: leaf.reshape(len(orders), 2, *leaf.shape[1:]), found))
+
+
+def _alike(automaton: Automaton, mode: Index, ends: PyTree) -> Flag:
+    """Whether all orders of some events end in one mode, one state and one derivative, but for rounding.
+
+    **Arguments:** `ends`: of each order, from the state and from one a rounding beside it, shape `(orders, 2, ...)`: mode, state,
+    derivatives by state and parameters, whether they are sound, and the sizes of state and derivatives on the way.
+    """
+    modes, states, columns, sound, (z_sizes, terms) = ends
+    eps = float(jnp.finfo(states.dtype).eps)
     # The effect of the state's rounding error on each order bounds its effect on the differences between the orders.
     blurred = lambda ends: jnp.max(jnp.abs(ends[:, 1] - ends[:, 0]), axis=0)
     differ = lambda ends: jnp.max(jnp.abs(ends[:, 0] - ends[0, 0]), axis=0)

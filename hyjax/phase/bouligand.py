@@ -67,6 +67,25 @@ class BouligandDerivative(Shown):
         return self.matrices[self.order(v)] @ v
 
 
+def _falling(
+    system: HybridSystem, mode: str, t: Time, x: State, params: Params, taken: tuple[int, ...], tolerance: float
+) -> dict[int, tuple[Array, Scalar]]:
+    """Gradient and rate of each guard of the mode that is zero and falling; not of a clock that has ticked at a jump `taken`."""
+    field = system.mode(mode).vector_field(t, x, params)
+    found, ticked = {}, [taken_with(system, jnp.array(k), params, x.dtype) for k in taken]
+    for i in system.ways_out(mode):
+        transition = system.way(i)
+        if isinstance(transition.guard, Clock) and any(ways[i] for ways in ticked):
+            continue
+        guard = lambda t, x, g=transition.guard: g(t, x, params)
+        slope, gradient = jax.jacfwd(guard, argnums=(0, 1))(t, x)
+        rate = slope + gradient @ field
+        armed = transition.armed is None or bool(transition.armed(t, x, params))
+        if armed and rate < 0 and abs(float(guard(t, x))) <= -tolerance * float(rate):
+            found[i] = gradient, rate
+    return found
+
+
 def bouligand_derivative(
     system: HybridSystem,
     mode: str,
@@ -116,26 +135,10 @@ def bouligand_derivative(
             "outside jit."
         )
 
-    def falling(mode: str, x: State, taken: tuple[int, ...]) -> dict[int, tuple[Array, Scalar]]:
-        """Gradient and rate of each guard of the mode that is zero and falling; not of a clock that has ticked."""
-        field = system.mode(mode).vector_field(t, x, params)
-        found, ticked = {}, [taken_with(system, jnp.array(k), params, x.dtype) for k in taken]
-        for i in system.ways_out(mode):
-            transition = system.way(i)
-            if isinstance(transition.guard, Clock) and any(ways[i] for ways in ticked):
-                continue
-            guard = lambda t, x, g=transition.guard: g(t, x, params)
-            slope, gradient = jax.jacfwd(guard, argnums=(0, 1))(t, x)
-            rate = slope + gradient @ field
-            armed = transition.armed is None or bool(transition.armed(t, x, params))
-            if armed and rate < 0 and abs(float(guard(t, x))) <= -tolerance * float(rate):
-                found[i] = gradient, rate
-        return found
-
     chains = []
 
     def follow(mode: str, x: State, matrix: Array, taken: tuple[int, ...], times: tuple, rivals: tuple):
-        there = falling(mode, x, taken)
+        there = _falling(system, mode, t, x, params, taken, tolerance)
         if not there:
             chains.append((taken, mode, x, matrix, times, rivals))
             return
