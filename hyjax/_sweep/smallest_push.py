@@ -328,9 +328,8 @@ def smallest_push(
     basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
     found: list[tuple[Any, Pushed]] = []
     for pushed in _arcs(orbit, directions, free, basin):
-        begin, end = float(pushed.begin), float(pushed.end)
-        times = [t for t in instants if begin <= t <= end] if instants is not None else []
-        times = times if instants is not None else np.linspace(begin, end, INSTANTS, endpoint=False)
+        within = [t for t in (() if instants is None else instants) if pushed.begin <= t <= pushed.end]
+        times = _instants(pushed) if instants is None else within
         found += [(start, pushed) for start in _starts(pushed, times)]
     if not found:
         raise ValueError(
@@ -382,6 +381,11 @@ def _arcs(orbit: PeriodicOrbit, directions: Sequence[str] | Array, free: tuple[i
     """The pushes within each arc of the orbit."""
     lap, arcs = lap_of(orbit.step, orbit.params, orbit.period), range(orbit.strides * len(orbit.sequence))
     return [pushes_of(orbit, lap, arc, directions, free, basin) for arc in arcs]
+
+
+def _instants(pushed: Pushed) -> np.ndarray:
+    """Times within an arc at which pushes are tried."""
+    return np.linspace(float(pushed.begin), float(pushed.end), INSTANTS, endpoint=False)
 
 
 def _least(starts: list[tuple[Any, Pushed]], border: Border, free: bool) -> tuple[np.ndarray, Any, int, Pushed] | None:
@@ -478,10 +482,11 @@ def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
         # Beyond, rounding that grows along the unstable direction is more than what is left of the way.
         if away(x) > 2 * nearest and nearest < SETTLED * apart:
             return found
-        # Along the border the second derivatives are not negative.
+        # Along the border the second derivatives, in units of the push and of the arc's time, are not negative.
         n = len(v) - 1 + (free and limits[0] < v[-1] < limits[1])
-        along = np.linalg.svd(slope[None, :n])[2][1:]
-        second = (force * curvature + np.diag(np.append(np.ones(len(v) - 1), 0.0)))[:n, :n]
+        scale = np.append(np.full(len(v) - 1, np.linalg.norm(v[:-1])), limits[1] - limits[0])[:n]
+        along = np.linalg.svd((slope[:n] * scale)[None])[2][1:]
+        second = (force * curvature + np.diag(np.append(np.ones(len(v) - 1), 0.0)))[:n, :n] * np.outer(scale, scale)
         least = np.all(np.linalg.eigvalsh(along @ second @ along.T) >= -1e-6 * np.max(np.abs(second)))
         found, nearest = (v, force, k, bool(least)), min(nearest, away(x))
         if k > first and np.max(np.abs(v - old) / units) <= 1e-15:
@@ -556,7 +561,8 @@ def _swept(least: SmallestPush, phases: Any, where: Where | None, values: Any) -
             here = arcs[arc] if phases is None else next((each for each in arcs if instant <= each.end), arcs[-1])
             start = np.append(u, np.clip(instant, here.begin, here.end))
             solved = _least([((None, start), here)], border, phases is None)
-            solved = solved or _least([(each, here) for each in _starts(here, start[-1:])], border, phases is None)
+            times = _instants(here) if phases is None else start[-1:]
+            solved = solved or _least([(each, here) for each in _starts(here, times)], border, phases is None)
             part = np.inf if solved is None else _certified(here, solved[0])
             if solved is None or not np.isfinite(part):
                 codes[i, k] = int(RESULTS.optimum_not_found._value)

@@ -1,5 +1,6 @@
 """The smallest push out of a basin whose border is a curve in closed form."""
 
+import dataclasses
 import functools as ft
 
 import jax.numpy as jnp
@@ -230,6 +231,28 @@ def test_a_push_that_is_not_the_smallest_near_it_is_not_followed():
     least = hj.smallest_push(rest, directions=("x0", "x1"), edge=edge, instants=(0.5,), largest=2.0)
     found = least.sweep(where=lambda p: p["a"], values=[2.0, 0.4], phases=[0.3, 0.8])
     assert_allclose(found["size"], np.broadcast_to([[np.sqrt(7) / 4], [1]], (2, 2)), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("period", [1.0, 1e4])
+def test_the_largest_push_of_all_instants_in_any_unit_of_time(period):
+    """Between the jumps x -> x^2 a push at the time t grows by exp(-b sin(2 pi t / T)): the smallest one is exp(-|b|), at 3 T / 4
+    for b > 0 and at T / 4 for b < 0, where 3 T / 4 is the instant of the largest."""
+    turn = lambda t, p: 2 * jnp.pi * t / p["period"]
+    grow = lambda t, x, p: jnp.stack([p["b"] * 2 * jnp.pi / p["period"] * jnp.cos(turn(x[1], p)) * x[0], jnp.ones(())])
+    way = hj.Transition(
+        "run", "run", lambda t, x, p: p["period"] - x[1], lambda t, x, p: jnp.stack([x[0] ** 2, 0 * x[1]])
+    )
+    system = hj.HybridSystem({"run": hj.Mode(grow, ("x", "clock"))}, (way,))
+    step = hj.ReturnMap(system, sequence=("run",), integrator=dataclasses.replace(ROLLED, max_time=2 * period))
+    params = {"b": jnp.array(0.5), "period": jnp.array(period)}
+    least = hj.smallest_push(hj.periodic_orbit(step, jnp.array([0.01, 0.0]), params), directions=("x",), largest=3.0)
+    # The integrator's tolerance is 1e-10, and its error below that.
+    assert_allclose(least.size, np.exp(-0.5), rtol=1e-10)
+    assert_allclose(least.instant / period, 0.75, atol=1e-5)
+    found = least.sweep(where=lambda p: p["b"], values=[0.4, -0.4])
+    assert_allclose(found["size"], np.exp([-0.4, -0.4]), rtol=1e-10)
+    assert_allclose(found["instant"] / period, [0.75, 0.25], atol=1e-5)
 
 
 @pytest.mark.slow
