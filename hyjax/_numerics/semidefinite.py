@@ -106,13 +106,13 @@ def solve_semidefinite(sigma: Float[Array, "*rows n n"], right: Float[Array, "*r
 # 2^40 steps: enough for closed loops whose multipliers are 1e-11 inside the unit circle.
 PASSES = 40
 
-Matrix = Float[Array, "n n"]
+Square = Float[Array, "n n"]
 
 
 @jax.custom_jvp
 def discrete_riccati(
-    a: Matrix, b: Float[Array, "n m"], state_cost: Matrix, control_cost: Float[Array, "m m"]
-) -> tuple[Matrix, Float[Array, "m n"]]:
+    a: Square, b: Float[Array, "n m"], state_cost: Square, control_cost: Float[Array, "m m"]
+) -> tuple[Square, Float[Array, "m n"]]:
     r"""The stabilizing solution $P$ of the Riccati equation, and the gain $K = (R + B^\top P B)^{-1} B^\top P A$.
 
     The feedback $u = -Kx$ minimizes $\sum_k x_k^\top Q x_k + u_k^\top R u_k$ for $x_{k+1} = A x_k + B u_k$; $P$ is the least cost
@@ -145,7 +145,7 @@ def _discrete_riccati_jvp(primals, tangents):
 
 
 @jax.custom_jvp
-def stabilizing_cost(a: Matrix, g: Matrix, h: Matrix) -> Matrix:
+def stabilizing_cost(a: Square, g: Square, h: Square) -> Square:
     r"""The stabilizing solution of $P = H + A^\top P\,(I + GP)^{-1} A$: the same equation, given $G = B R^{-1} B^\top$ and
     $H = Q$.
 
@@ -169,12 +169,12 @@ def _stabilizing_cost_jvp(primals, tangents):
     return p, lyapunov_sum(closed, dh + turned + turned.T - ahead.T @ dg @ ahead)
 
 
-def closed_loop(a: Matrix, g: Matrix, p: Matrix) -> Matrix:
+def closed_loop(a: Square, g: Square, p: Square) -> Square:
     r"""$(I + GP)^{-1} A$: the map from a state to the next under the optimal control, where $P$ is the cost from the next."""
     return solver(jnp.eye(len(p), dtype=p.dtype) + g @ p)(a)
 
 
-def lyapunov_sum(closed: Matrix, forced: Matrix, passes: int = PASSES) -> Matrix:
+def lyapunov_sum(closed: Square, forced: Square, passes: int = PASSES) -> Square:
     r"""$\sum_j (C^\top)^j F C^j$ for a matrix $C$ with eigenvalues inside the unit circle: the solution of the discrete Lyapunov
     equation $X = F + C^\top X C$, linear in $F$. `passes`: $2^{\text{passes}}$ terms are summed."""
 
@@ -185,7 +185,7 @@ def lyapunov_sum(closed: Matrix, forced: Matrix, passes: int = PASSES) -> Matrix
     return jax.lax.scan(double, (forced, closed), None, length=passes)[0][0]
 
 
-def _doubled(a: Matrix, g: Matrix, h: Matrix) -> Matrix:
+def _doubled(a: Square, g: Square, h: Square) -> Square:
     """The limit of the doubling, which is reached when the power of the closed loop is rounding. Not differentiable."""
     eye = jnp.eye(len(a), dtype=a.dtype)
 
