@@ -225,7 +225,7 @@ if TYPE_CHECKING:
     from .plot.figure import number as printed_number, pyplot, symbol, telling, unit
     from .plot.moving_svg import moving_svg
     from .plot.scene import line_numbers, placed_arcs, shapes, walk
-    from .plot.trajectory_figure import trajectory_figure
+    from .plot.orbit_figure import trajectory_figure
     from .cli import options as command_options
     from .cli.app import application, run
     from .cli.arguments import Misuse, parse_parameters

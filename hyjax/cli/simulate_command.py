@@ -59,7 +59,7 @@ def simulate(
         else trajectory_table(trajectory).text(units=True)
     )
     if plot is not None:
-        from ..plot.trajectory_figure import trajectory_figure
+        from ..plot.orbit_figure import trajectory_figure
 
         save_figure(plot, lambda: trajectory_figure(trajectory, model, degrees=in_degrees(param)))
     if animate is not None:

@@ -32,7 +32,11 @@ from .orbit_axes import (
     phase_portrait as phase_portrait,
     time_series as time_series,
 )
-from .orbit_figure import manifold_figure as manifold_figure, orbit_figure as orbit_figure
+from .orbit_figure import (
+    manifold_figure as manifold_figure,
+    orbit_figure as orbit_figure,
+    trajectory_figure as trajectory_figure,
+)
 from .response_figure import response_figure as response_figure, tongue_figure as tongue_figure
 from .robot_figure import animate_robot as animate_robot, robot_figure as robot_figure
 from .scene import PlacedArc as PlacedArc, shapes as shapes, walk as walk
@@ -42,4 +46,3 @@ from .sweep_figure import (
     basin_figure as basin_figure,
     sweep_figure as sweep_figure,
 )
-from .trajectory_figure import trajectory_figure as trajectory_figure
