@@ -25,16 +25,33 @@ def _concrete(leaf) -> bool:
 def check_params(params: Params) -> Params:
     """The parameters, with arrays in place of Python's floating-point numbers, each of which `jit` would compile anew.
 
-    `ValueError` for a parameter that is not finite. Traced parameters are not checked.
+    `ValueError` for a parameter that is not finite, and for an object that is no PyTree and is equal to itself alone, or has no
+    hash: JAX would not see that its numbers change. Traced parameters are not checked.
     """
     leaves, structure = jax.tree.flatten(params)
     for k, leaf in enumerate(leaves):
-        if _concrete(leaf) and not is_key(leaf) and not np.all(np.isfinite(np.asarray(leaf, float))):
+        infinite = _concrete(leaf) and not is_key(leaf) and not np.all(np.isfinite(_numbers(leaf)))
+        if infinite or _is_opaque(leaf):
             path, _ = jax.tree_util.tree_leaves_with_path(params)[k]
             name = jax.tree_util.keystr(path).lstrip(".") or "params"
-            raise ValueError(f"params: {name} = {leaf} is not finite. Give a finite number.")
+            if infinite:
+                raise ValueError(f"params: {name} = {leaf} is not finite. Give a finite number.")
+            raise ValueError(
+                f"params: {name} is a {type(leaf).__name__}, of which JAX sees no numbers, nor that they change. Make the class "
+                "a PyTree, such as an eqx.Module, or by jax.tree_util.register_dataclass; or give a dictionary."
+            )
     floating = lambda leaf: isinstance(leaf, float | np.floating)
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) if floating(leaf) else leaf for leaf in leaves])
+
+
+def _numbers(leaf) -> np.ndarray:
+    return np.asarray(leaf, complex if np.iscomplexobj(leaf) else float)
+
+
+def _is_opaque(leaf) -> bool:
+    """Whether a leaf is an object whose content JAX cannot compare, and no function."""
+    own = type(leaf)
+    return not eqx.is_array_like(leaf) and not callable(leaf) and (own.__hash__ is None or own.__eq__ is object.__eq__)
 
 
 def check_state(x: State, dimension: int, mode: str) -> Array:

@@ -80,8 +80,14 @@ def grid_over(params: Params, where: Where, values: Any) -> Grid:
             f"values: where picks {len(free)} parameters; give a tuple of {len(free)} arrays, one for each parameter."
         )
     own = named_units(params, free)
-    kept = (checked_axis(name, axis, jnp.result_type(leaves[i])) for name, i, axis in zip(own, free, axes, strict=True))
+    kept = (checked_axis(name, axis, _real(leaves[i])) for name, i, axis in zip(own, free, axes, strict=True))
     return Grid(params, free, tuple(own), tuple(own.values()), tuple(kept))
+
+
+def _real(leaf: Any) -> np.dtype:
+    """The dtype of the leaf, or that of floating-point numbers for a leaf that is a whole number."""
+    own = jnp.result_type(leaf)
+    return own if jnp.issubdtype(own, jnp.floating) else jnp.result_type(float)
 
 
 def checked_axis(name: str, axis: Any, dtype) -> np.ndarray:

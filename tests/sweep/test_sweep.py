@@ -355,3 +355,16 @@ def test_in_single_precision():
         assert (found["result"] == 0).all()
         # Some ten times the tolerance.
         assert_allclose(found["x"], expected, rtol=0, atol=2e-4)
+
+
+@pytest.mark.medium
+def test_values_of_a_parameter_that_is_a_whole_number():
+    """y' = -k y with a unit dose once in a unit of time: y = 1/(1 - exp(-k)) just after a dose, from k = 3, an integer."""
+    decay = hj.Mode(lambda t, x, p: jnp.stack([-p["k"] * x[0], jnp.ones_like(x[1])]), ("y", "clock"))
+    dose = hj.Transition("on", "on", lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([x[0] + 1, 0 * x[1]]))
+    step = hj.ReturnMap(hj.HybridSystem({"on": decay}, (dose,)), sequence=("on",))
+    start = hj.periodic_orbit(step, jnp.array([1.0, 0.0]), {"k": 3})
+    for k in ([0.5, 1.25], [1, 2]):
+        found = hj.sweep(start, where=lambda p: p["k"], values=np.array(k), progress=False)
+        assert_allclose(found.k, k, rtol=0)
+        assert_allclose(found.x[:, 0], 1 / (1 - np.exp(-np.array(k, float))), rtol=1e-13)

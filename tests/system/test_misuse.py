@@ -1,5 +1,7 @@
 """Bad input is refused with the value and the remedy, before anything is computed."""
 
+import dataclasses
+
 import diffrax as dfx
 import jax
 import jax.numpy as jnp
@@ -217,3 +219,27 @@ def test_a_branch_has_no_derivatives():
     branch = lambda p: hj.continuation(GAIT(p), where=SLOPE, stop=0.25, throw=False).curves.count
     with pytest.raises(ValueError, match="continuation: a branch has no derivatives"):
         jax.jit(jax.jacfwd(branch))(AT)
+
+
+@dataclasses.dataclass
+class Records:
+    rate: float
+
+
+class Plain:
+    rate = 1.0
+
+
+@pytest.mark.parametrize("params, name", [(Records(1.0), "Records"), ({"a": Plain()}, "Plain")])
+def test_parameters_that_are_no_pytree(params, name):
+    """JAX compiled such an object as a constant: its later values were not seen."""
+    with pytest.raises(ValueError, match=f"is a {name}, of which JAX sees no numbers.*register_dataclass"):
+        hj.simulate(system(), jnp.ones(2), params, mode="free", t1=1.0)
+
+
+def test_parameters_of_any_number_and_text():
+    """y' = |z| y for one unit of time, with an impedance z = 0.6 + 0.8i beside a text, nothing and a function."""
+    grow = hj.Mode(lambda t, x, p: jnp.abs(p["z"]) * x, ("y",))
+    given = {"z": 0.6 + 0.8j, "label": "coil", "nothing": None, "law": jnp.abs}
+    run = hj.simulate(hj.HybridSystem({"free": grow}, ()), jnp.ones(1), given, mode="free", t1=1.0)
+    assert abs(float(run.final[0]) - float(jnp.e)) < 1e-13
