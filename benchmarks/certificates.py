@@ -19,8 +19,7 @@ from rich.table import Table
 
 import hyjax as hj
 from hyjax.certify.enclosed_map import EnclosedMap
-from hyjax.certify.piece_images import PieceImages
-from hyjax.certify.polygon import from_supports
+from hyjax.certify.polygon import from_supports, PieceImages
 from hyjax.models import simplest_walker as walker
 
 jax.config.update("jax_enable_x64", True)
