@@ -113,6 +113,11 @@ class OwnModel(ModuleType):
     def _missing(self, name: str) -> AttributeError:
         """For `hasattr` it is missing; for a command that needs it the request is invalid (`run` in `app.py`)."""
         said = f"{self.path}: the file lacks {name}, which this command needs. Add {NEEDED.get(name, name)}."
+        if name == "sequence" and self.path.suffix != ".py":
+            said = (
+                f"{self.path}: a body with one contact makes no steps, which this command needs. Give two feet, as --contact "
+                "LEFT --contact RIGHT, or the sets of contacts of a stride, as --sequence foot:stick,foot:open."
+            )
         return AttributeError(said, name=name, obj=self)
 
 

@@ -119,6 +119,10 @@ class ContactSet(eqx.Module):
     def projected(self, t: Time, x: State, params: Params) -> Projection:
         return project(self.mechanism, self.contacts, t, self.moving(x), params)
 
+    def smooth(self, params: Params, like: Array) -> Contacts:
+        """The contacts whose friction is zero. They slide also where they do not slip, and the sign of their slip is none."""
+        return self.slips & (self.numbers("static", params, like) == 0)
+
     def numbers(self, name: str, params: Params, like: Array) -> Numbers:
         """A coefficient of all contacts, 0 where it is not given."""
         return evaluate_alike([ft.partial(coefficient, contact, name) for contact in self.contacts], params, like)
@@ -199,6 +203,7 @@ class ContactSet(eqx.Module):
         room = self.numbers("static", params, force)[self.faces] * normal
         slip = projected.velocity[self.slip_rows]
         sliding = jnp.select([code == FORWARD, code == BACKWARD], [slip, -slip], jnp.ones_like(slip))
+        sliding = jnp.where(self.smooth(params, force)[self.faces], 1, sliding)
         ahead = jnp.where(code == STUCK, room + tangential, sliding)
         back = jnp.where(code == STUCK, room - tangential, 1)
         count = len(self.contacts)
@@ -226,7 +231,8 @@ class ContactSet(eqx.Module):
         codes, count = self.codes(x), len(self.contacts)
         near, still = drift_errors(projected, (0.0, 0.0))
         gaps = (codes == OPEN) & (jnp.abs(projected.gaps) <= near[:count])
-        slips = (codes[self.with_slip] > STUCK) & (jnp.abs(projected.velocity[count:]) <= still[count:])
+        slides = (codes > STUCK) & ~self.smooth(params, force)
+        slips = slides[self.with_slip] & (jnp.abs(projected.velocity[count:]) <= still[count:])
         bound = self.numbers("static", params, force)[self.with_slip] * force[self.with_slip]
         near = bound - jnp.abs(force[count:]) <= float(np.finfo(force.dtype).eps) ** 0.5 * jnp.abs(bound)
         return jnp.concatenate([gaps, slips | (near & (codes == STUCK)[self.with_slip] & self.slips[self.with_slip])])
@@ -333,7 +339,8 @@ class ContactSet(eqx.Module):
             slow = ~opens & (rates[rows] <= settle) | ~rises(projected, rates[rows], rows)
             slips = jnp.zeros(count, velocity.dtype).at[self.with_slip].set(rates[count:])
             way = jnp.where(slips > 0, FORWARD, BACKWARD)
-            added = jnp.where(self.slips & (jnp.abs(slips) > 8 * tolerance * largest), way, STUCK)
+            smooth = self.smooth(params, slips)
+            added = jnp.where(self.slips & ((jnp.abs(slips) > 8 * tolerance * largest) | smooth), way, STUCK)
             # What is compressed does not settle yet: it may be pulled, and would be closed when the impulses grow.
             settled = last & ((roles > OPEN) & (codes == OPEN) & slow & (strikes | still) | (opens & slow))
             codes, opens = jnp.where(settled, added, codes), opens & ~settled
@@ -438,7 +445,8 @@ class ContactSet(eqx.Module):
         _, codes, opens, solved, after, *_ = jax.lax.while_loop(going, ask, start) if self.faces.size else ask(start)
         # A rough contact that would have to slide has no solution.
         rough = np.isin(np.arange(len(self.contacts)), self.with_slip) & ~self.slips
-        return codes, opens, solved & ~jnp.any(rough & (codes > STUCK)), after
+        solved &= ~jnp.any(rough & (codes > STUCK))
+        return jnp.where((codes == STUCK) & self.smooth(params, motion), FORWARD, codes), opens, solved, after
 
     def solution(self, compliance, motion: Rows, roles: Codes, static: Numbers, kinetic: Numbers, given: Rows | None):
         """The set of contacts, with the directions of those that slide, by one complementarity problem."""
@@ -524,12 +532,14 @@ class ContactSet(eqx.Module):
         falls = (projected.drift + projected.compliance @ force)[:count]
         least = float(jnp.finfo(x.dtype).eps) ** 0.5 * jnp.max(jnp.abs(projected.drift), initial=0)
         good = jnp.where(closed, rests & ~(force[:count] < -small), ~(rests & (falls < -least)))
-        good &= ~((codes > STUCK) & ~self.slips) & (codes >= OPEN) & (codes <= BACKWARD)
+        smooth = self.smooth(params, force)
+        good &= ~((codes > STUCK) & ~self.slips) & (codes >= OPEN) & (codes <= BACKWARD) & ~((codes == STUCK) & smooth)
         slip, at_rest = projected.velocity[count:], jnp.abs(projected.velocity[count:]) <= still[count:]
         code, of = codes[self.with_slip], self.with_slip
         sticks = at_rest & (~self.slips[of] | ~(self.room(force, params) < -small[of]))
         side = jnp.where(code == FORWARD, 1, -1)
-        fine = jnp.select([code == OPEN, code == STUCK], [True, sticks], (side * slip > still[count:]) | at_rest)
+        moves = (side * slip > still[count:]) | at_rest | smooth[of]
+        fine = jnp.select([code == OPEN, code == STUCK], [True, sticks], moves)
         own = True if self.only is None else jnp.all(codes == number(self.only))
         return choose(jnp.all(good) & jnp.all(fine) & own, RESULTS.successful, RESULTS.outside_domain)
 

@@ -88,7 +88,7 @@ REFUSED = [
     ([*FEET, "--mirror", "hip_l"], "--mirror: 'hip_l' is not left=right"),
     ([*FEET, "--mirror", "hip=hip_r"], "relabelling: 'hip' must be one of the coordinates hip_l, hip_r"),
     ([*FEET, "--param", "mass_left_leg=0"], "mass_left_leg=0.0 must be positive."),
-    (["--contact", "foot_l"], "the file lacks sequence"),
+    (["--contact", "foot_l"], "a body with one contact makes no steps, which this command needs. Give two feet"),
     ([*FEET, "--sequence", "foot_l:stuck"], "'foot_l:stuck' names no set of the contacts. Name each of them, in their order"),
     ([*FEET, "--mirror", "none", "--sequence", "foot_l:open"], "--sequence names sets of contacts. Give one of them."),
 ]  # fmt: skip

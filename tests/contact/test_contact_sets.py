@@ -137,6 +137,42 @@ def test_a_block_slides_and_stops():
 
 
 @pytest.mark.medium
+def test_a_corner_without_friction_stops_with_the_other():
+    """Half width 0.3, half height 0.5: with friction 0.3 at the right corner alone the left one bears half the force of the right
+    one, so that the block loses 0.2 g. Then a push of less than that is held by the right corner, and the left one by none; both
+    without friction, nothing holds."""
+    b, h = 0.3, 0.5
+
+    def corner(side):
+        at = lambda q: (
+            q[:2]
+            + jnp.stack([side * b * jnp.cos(q[2]) + h * jnp.sin(q[2]), side * b * jnp.sin(q[2]) - h * jnp.cos(q[2])])
+        )
+        slip = lambda t, q, v, p: jax.jvp(at, (q,), (v,))[1][0]
+        own = lambda p: p[0] if side < 0 else p[1]
+        return Contact(lambda t, q, p: at(q)[1], slip, static=own, kinetic=own)
+
+    block = Mechanism(
+        lambda q, p: jnp.diag(jnp.array([1.0, 1.0, (b**2 + h**2) / 3])),
+        lambda t, q, v, p: jnp.stack([p[2] * t, 0 * t - GRAVITY, 0 * t]),
+    )
+    system = contact_system(block, {"left": corner(-1), "right": corner(1)}, ("x", "y", "angle"))
+    simulate = jax.jit(lambda x, p, t1: run(system, x, p, t1))
+    for speed, way in ((1.0, "left:slip++right:slip+"), (0.0, "left:slip++right:stick")):
+        params = jnp.array([0.0, 0.3, 0.0])
+        _, x = start(system, jnp.array([0.0, h, 0.0, speed, 0.0, 0.0]), params)
+        assert set_name(system, x) == way
+        end = simulate(x, params, jnp.array(2.0))
+        assert str(end.result) == "successful" and set_name(system, end.x) == "left:slip++right:stick"
+        assert_allclose(end.x[:6], [speed**2 / (0.4 * GRAVITY), h, 0, 0, 0, 0], rtol=0, atol=1e-11)
+    params = jnp.array([0.0, 0.0, 0.1])
+    _, x = start(system, jnp.array([0.0, h, 0.0, 0.0, 0.0, 0.0]), params)
+    end = simulate(x, params, jnp.array(2.0))
+    assert str(end.result) == "successful" and int(end.jumps) == 0
+    assert_allclose(end.x[:6], [0.1 * 8 / 6, h, 0, 0.2, 0, 0], rtol=0, atol=1e-11)
+
+
+@pytest.mark.medium
 def test_a_push_that_grows():
     """Under the push F = t the block slips where t = mu g, though the corners carry different weights: a rigid body slips at both
     corners or at none. The derivative of the time is g. Then kinetic friction, half of it, holds back."""
