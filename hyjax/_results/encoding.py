@@ -18,6 +18,7 @@
 import dataclasses
 import importlib
 import math
+import pathlib
 import re
 import sys
 from collections.abc import Mapping
@@ -184,6 +185,16 @@ def _named(thing: Any) -> str:
     return f"{module}:{name}" if known else ""
 
 
+def _module_of(written: str, name: str) -> str:
+    """The one module of hyjax that defines a class or function, which was in the module `written` when a file was made; `written`
+    where none does, where several do, and for other packages."""
+    root = pathlib.Path(__file__).parents[1]
+    definition = re.compile(rf"^(?:class|def) {re.escape(name.partition('.')[0])}\b", re.MULTILINE)
+    files = root.rglob("*.py") if written.startswith("hyjax.") else ()
+    found = [file for file in files if definition.search(file.read_text(encoding="utf-8"))]
+    return ".".join(found[0].relative_to(root.parent).with_suffix("").parts) if len(found) == 1 else written
+
+
 def _constant(thing: Any) -> str:
     """`module:name` of a constant of the packages, such as diffrax's `use_stepsize_tol`, next to its class; empty for others."""
     module = type(thing).__module__
@@ -300,16 +311,18 @@ class Decoder:
             raise ValueError(
                 f"{self.path}: the file names {name}, which is of none of the packages {', '.join(PACKAGES)}."
             )
-        try:
-            found = importlib.import_module(module)
-            for part in within.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError):
-            raise ValueError(
-                f"{self.path}: {name} is not in the installed {module.partition('.')[0]}. Read the file with the versions that "
-                "hj.load(path, describe=True) lists."
-            ) from None
-        return found
+        for place in (module, _module_of(module, within)):
+            try:
+                found = importlib.import_module(place)
+                for part in within.split("."):
+                    found = getattr(found, part)
+                return found
+            except (ImportError, AttributeError):
+                pass
+        raise ValueError(
+            f"{self.path}: {name} is not in the installed {module.partition('.')[0]}. Read the file with the versions that "
+            "hj.load(path, describe=True) lists."
+        )
 
     def _params(self, stored: dict[str, Any]) -> Any:
         if self.example is None:

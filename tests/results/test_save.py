@@ -224,6 +224,14 @@ def test_another_version_or_a_missing_part_is_refused(file, change, message):
         load_ball(file)
 
 
+def test_a_class_that_moved_is_found(file):
+    """Files of hyjax may be joined or divided after a result was saved."""
+    before = load_ball(file)
+    for module in ("hyjax._flow.a_former_file", "hyjax._flow.simulate", "hyjax._former_room.trajectory"):
+        rewritten(file, lambda about, module=module: about["result"].update(object=f"{module}:Trajectory"))
+        require_equal(load_ball(file), before)
+
+
 @pytest.mark.parametrize("part", ["x_ends.npy", "result.json"])
 def test_a_damaged_file_is_refused(file, part):
     """A bit of a part is changed, with the archive's own checksum kept right, then the file is cut."""
