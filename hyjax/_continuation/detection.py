@@ -109,14 +109,16 @@ def _kinds_within(places: list[Place], k: int) -> tuple[list[str], bool]:
     steady = [kind for kind in KINDS if kind not in flips and (kind != PAIR or 0 in change)]
     if any(_turns(places, k, kind) for kind in steady):
         return list(signs), False
+    # A pair that crosses the circle is two multipliers: otherwise its test function is zero at a neutral saddle.
+    saddle = lambda: _most_that_cross(a, b) <= bool(signs) and not may_turn(places, k, _beyond_circle)
     if signs:
         understood = (signs == {FOLD, CROSSING} and 0 in change) or (len(signs) == 1 and bool(change & {-1, 1}))
-        return [kind for kind in KINDS if kind in signs], understood and PAIR not in flips
+        return [kind for kind in KINDS if kind in signs], understood and (PAIR not in flips or saddle())
     if 0 not in change:
         return [PAIR], bool(change & {-2, 2})
     if change != {0} and PAIR in flips:
         return [PAIR], True
-    return [], PAIR not in flips or (_none_crosses(a, b) and not may_turn(places, k, _beyond_circle))
+    return [], PAIR not in flips or saddle()
 
 
 def changes_sign(a: float | np.ndarray, b: float | np.ndarray) -> bool:
@@ -143,14 +145,15 @@ def _distances(place: Place) -> np.ndarray:
     return np.where(np.imag(place.values) > 0, np.abs(place.values) - 1, np.inf)
 
 
-def _none_crosses(a: Place, b: Place) -> bool:
-    """Whether every multiplier moves by less than half its distance from the unit circle."""
+def _most_that_cross(a: Place, b: Place) -> int:
+    """How many multipliers may cross the unit circle between two points: those that move by more than half their distance from
+    it."""
     from scipy.optimize import linear_sum_assignment  # takes a third of a second
 
     apart = np.abs(a.values[:, None] - b.values[None, :])
     one, other = linear_sum_assignment(apart)
     distance = lambda place, which: np.abs(np.abs(place.values[which]) - 1)
-    return bool(np.all(2 * apart[one, other] < np.minimum(distance(a, one), distance(b, other))))
+    return int(np.sum(2 * apart[one, other] >= np.minimum(distance(a, one), distance(b, other))))
 
 
 def located(curve: Followed, a: Place, b: Place, wanted: tuple[list[str], int]) -> Located:

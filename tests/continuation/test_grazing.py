@@ -41,6 +41,10 @@ def test_grazing_of_a_wall_that_is_not_hit(free):
     assert_allclose(point.orbit.x, [0, -1, -np.pi], rtol=0, atol=1e-12)
     assert_allclose(np.prod(point.orbit.multipliers[:2]), np.exp(-2 * np.pi * 0.1), rtol=1e-12)
     assert np.all(np.isnan(point.multiplier)) and point.residual < 1e-13
+    # A branch that is to end there does not reach its stop either, and has the point once.
+    there = hj.continuation(free.orbit(0), where=lambda p: p.amplitude, stop=0.1, throw=False)
+    assert there.result == RESULTS.unexpected_transition and [each.kind for each in there.special_points] == ["grazing"]
+    assert_allclose(there.special_points[0].value, 0.1, rtol=1e-13)
     assert ["grazing", "0.1"] in [
         line.split()[:2] for line in str(free).splitlines()
     ] and "the branch ends at the orbit that grazes at 0.1" in str(free)

@@ -152,6 +152,29 @@ def test_neimark_sacker_near_a_neutral_saddle():
         check(around, ("neimark-sacker", c - 1e-2), ("neimark-sacker", c + 1e-2))
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("kind", ["branch-point", "period-doubling", "fold"])
+def test_points_at_a_neutral_saddle(kind):
+    """The product of 2 and (1 + s) / 2 is 1 where a multiplier is 1 or -1, at s = 0, along the branches x = s and s = x^2."""
+    laws = {
+        "branch-point": lambda x, s: (s + (1 + s) * (x - s) - (x - s) ** 3, s),
+        "period-doubling": lambda x, s: (s - (1 + s) * (x - s) + (x - s) ** 3, s),
+        "fold": lambda x, s: (x + s - x**2, x),
+    }
+
+    def law(x, p):
+        first, second = laws[kind](x[0], p["s"])
+        return jnp.stack([first, 2 * x[1], (1 + second) / 2 * x[2]])
+
+    step = hj.ReturnMap(mapping(law, 3), sequence=("run",), integrator=ROLLED)
+    x, at, stop = (0.5, 0.25, -0.1) if kind == "fold" else (-0.31, -0.31, 0.4)
+    orbit = hj.periodic_orbit(step, jnp.array([x, 0.0, 0.0, 0.0]), {"s": jnp.array(at)})
+    branch = hj.continuation(orbit, where=lambda p: p["s"], stop=stop, throw=False)
+    (point,) = branch.special_points
+    assert point.kind == kind and branch.unresolved == ()
+    assert_allclose(point.value, 0, atol=1e-13)
+
+
 @pytest.mark.slow
 def test_two_neimark_sacker_points():
     """A pair with the modulus 1 + s, and one with the modulus 1 + way (s - apart)."""
