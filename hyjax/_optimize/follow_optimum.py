@@ -111,7 +111,7 @@ def follow_optimum(
     optima: list[Optimum] = []
     changes: list[ActiveSetChange] = []
 
-    ended = lambda code: _ended(_branch(gait, name, optima, changes, code), throw)
+    ended = lambda code: _ended(_branch(gait, program.unknowns, name, optima, changes, code), throw)
 
     with working(f"following an optimum over {name}") as say:
         u, orbit = np.asarray(unknowns.vector(gait.params)), program.expanded(gait.orbit)
@@ -488,11 +488,15 @@ def _named_change(gait: OptimizedOrbit, at: Optimum, kind: str, k: int) -> Activ
     return ActiveSetChange(at.number, name, bool(getattr(at.active, kind)[k]))
 
 
-def _branch(gait: OptimizedOrbit, name: str, optima: list[Optimum], changes, code: RESULTS) -> OptimumBranch:
+def _branch(
+    gait: OptimizedOrbit, unknowns: Unknowns, name: str, optima: list[Optimum], changes, code: RESULTS
+) -> OptimumBranch:
     scale = np.asarray(gait.program.unknowns.scale)
     stack = lambda rows, width: np.stack(rows) if rows else np.zeros((0, width))
     n, m = gait.gradient.size, gait.constraints.size
-    orbits = [at.known.orbit for at in optima]
+    orbits = [at.known.with_params(unknowns) for at in optima]
+    # Texts and functions among the parameters are no arrays.
+    joined = lambda *leaves: jnp.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0]
     return OptimumBranch(
         numbers=np.array([at.number for at in optima]),
         values=np.array([at.expansion.values[0] for at in optima]),
@@ -500,7 +504,7 @@ def _branch(gait: OptimizedOrbit, name: str, optima: list[Optimum], changes, cod
         multipliers=stack([at.multipliers for at in optima], m),
         bound_multipliers=stack([at.duals / scale for at in optima], n),
         active=stack([at.active.inequalities for at in optima], gait.active.size).astype(bool),
-        orbits=jax.tree.map(lambda *leaves: jnp.stack(leaves), *orbits) if orbits else None,
+        orbits=jax.tree.map(joined, *orbits) if orbits else None,
         changes=tuple(changes),
         result=code,
         name=name,

@@ -143,7 +143,7 @@ def optimized(
     return OptimizedOrbit(
         value=one.sample.values[0],
         # A compiled program may return an equal system in the place of this one.
-        orbit=replace(one.sample.carry.orbit, system=before.system),
+        orbit=replace(one.sample.carry.with_params(gait.unknowns), system=before.system),
         before=before,
         value_before=values_before[0],
         gradient=one.sample.jacobian[0] / scale,

@@ -131,7 +131,8 @@ def pairs_of(pairs: Bounds, count: int, caller: str, name: str) -> list:
 
 
 class ExpandedOrbit(eqx.Module):
-    """The last orbit: its start, or the starts of its strides, and their derivatives by the unknowns `u`."""
+    """The last orbit: its start, or the starts of its strides, and their derivatives by the unknowns `u`. The orbit is without
+    its parameters, which are those at `u`: what is no array among them does not pass through a search."""
 
     u: Float[Array, " n"]
     start: Float[Array, "..."]
@@ -139,6 +140,10 @@ class ExpandedOrbit(eqx.Module):
     bend: Float[Array, "states n n"] | None
     side: Scalar
     orbit: PeriodicOrbit
+
+    def with_params(self, unknowns: Unknowns) -> PeriodicOrbit:
+        """The orbit with its parameters."""
+        return dataclasses.replace(self.orbit, params=unknowns.params_at(self.u))
 
     def guess(self, u: Float[Array, " n"]) -> Float[Array, "..."]:
         """The Taylor polynomial of the start."""
@@ -202,7 +207,7 @@ class OrbitProgram(eqx.Module):
         bend = jnp.zeros((start.size, n, n), start.dtype) if self.second_order else None
         u = self.unknowns.vector(orbit.params)
         # The orbits to come have this program's integrator.
-        orbit = dataclasses.replace(orbit, integrator=self.integrator)
+        orbit = dataclasses.replace(orbit, integrator=self.integrator, params=None)
         return ExpandedOrbit(u, start, slope, bend, side_of(orbit), orbit)
 
     def __call__(self, u: Float[Array, " n"], known: ExpandedOrbit) -> Sample:
@@ -223,7 +228,8 @@ class OrbitProgram(eqx.Module):
                 self.system, guess, params, self.sequence, self.strides, self.shooting, self.integrator, limits=limits
             )
             start = self.start_of(orbit)
-            return jnp.concatenate([self.values(orbit), start.ravel()]), (orbit, orbit.result)
+            values = jnp.concatenate([self.values(orbit), start.ravel()])
+            return values, (dataclasses.replace(orbit, params=None), orbit.result)
 
         found = sampled(fn, u, self.second_order, reverse=self.integrator.loop == "checkpointed")
         orbit, start = found.carry, self.start_of(found.carry)

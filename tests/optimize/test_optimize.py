@@ -491,3 +491,19 @@ def test_the_gain_of_a_loop_at_rest():
     )
     # e^-1 = k (1 - e^-1). `accept` is 1e-7, of a gradient in units of its size.
     assert_allclose(best.params, 1 / (np.e - 1), rtol=0, atol=1e-7)
+
+
+@pytest.mark.medium
+def test_parameters_that_are_no_arrays():
+    """An integer, a text and a function beside the optimized number: a neuron v' = 2.5 - v that fires at a threshold, raised by
+    `a` with each spike and falling to 1 with the time constant 3, has the period T where 2.5 (1 - exp(-T)) = 1 + a/(exp(T/3) - 1)."""
+    leak = hj.Mode(lambda t, x, p: jnp.stack([p["law"](2.5) - x[0], -(x[1] - 1) / p["tau"]]), ("v", "threshold"))
+    spike = hj.Transition(
+        "rest", "rest", lambda t, x, p: x[1] - x[0], lambda t, x, p: jnp.stack([0 * x[0], x[1] + p["a"]])
+    )
+    step = hj.ReturnMap(hj.HybridSystem({"rest": leak}, (spike,)), sequence=("rest",))
+    params = {"tau": 3, "a": jnp.array(0.6), "label": "cell", "law": jnp.abs}
+    orbit = hj.periodic_orbit(step, jnp.array([0.0, 2.2]), params)
+    found = hj.optimize(orbit, lambda orbit, p: (orbit.period - 1.6) ** 2, where=lambda p: p["a"], bounds=[(0.4, 5.0)])
+    assert_allclose(found.params["a"], (2.5 * (1 - np.exp(-1.6)) - 1) * (np.exp(1.6 / 3) - 1), rtol=1e-7)
+    assert found.params["label"] == "cell" and found.params["tau"] == 3
