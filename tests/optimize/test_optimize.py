@@ -496,7 +496,7 @@ def test_the_gain_of_a_loop_at_rest():
 @pytest.mark.medium
 def test_parameters_that_are_no_arrays():
     """An integer, a text and a function beside the optimized number: a neuron v' = 2.5 - v that fires at a threshold, raised by
-    `a` with each spike and falling to 1 with the time constant 3, has the period T where 2.5 (1 - exp(-T)) = 1 + a/(exp(T/3) - 1)."""
+    `a` with each spike and falling to 1 in the time 3, has the period T where 2.5 (1 - exp(-T)) = 1 + a/(exp(T/3) - 1)."""
     leak = hj.Mode(lambda t, x, p: jnp.stack([p["law"](2.5) - x[0], -(x[1] - 1) / p["tau"]]), ("v", "threshold"))
     spike = hj.Transition(
         "rest", "rest", lambda t, x, p: x[1] - x[0], lambda t, x, p: jnp.stack([0 * x[0], x[1] + p["a"]])
