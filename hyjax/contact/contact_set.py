@@ -121,7 +121,7 @@ class ContactSet(eqx.Module):
 
     def smooth(self, params: Params, like: Array) -> Contacts:
         """The contacts whose friction is zero. They slide also where they do not slip, and the sign of their slip is none."""
-        return self.slips & (self.numbers("static", params, like) == 0)
+        return jnp.asarray(self.slips) & (self.numbers("static", params, like) == 0)
 
     def numbers(self, name: str, params: Params, like: Array) -> Numbers:
         """A coefficient of all contacts, 0 where it is not given."""

@@ -103,7 +103,7 @@ def _check_laws(bodies: ContactSet, names: Sequence[str], t: Time, x0: State, pa
         raise ValueError(
             f"start: the mass matrix must be symmetric and positive definite; at x0={np.asarray(x0)} it is {mass.tolist()}."
         )
-    wrong = [names[k] for k, good in zip(bodies.with_slip, affine[len(names) :], strict=True) if not good]
+    wrong = [names[int(k)] for k, good in zip(bodies.with_slip, affine[len(names) :], strict=True) if not good]
     if wrong:
         raise ValueError(
             f"start: {', '.join(wrong)}: slip must be affine in v, as the velocity of a point of a body is."
