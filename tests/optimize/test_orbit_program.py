@@ -43,7 +43,7 @@ def test_a_stable_gait_is_not_taken_for_its_neighbour():
     known = gait.expanded(orbit)
     u = known.u
     first, second = (
-        evaluate(u, dataclasses.replace(known, start=x, orbit=dataclasses.replace(orbit, x=x))) for x in starts
+        evaluate(u, dataclasses.replace(known, start=x, orbit=dataclasses.replace(known.orbit, x=x))) for x in starts
     )
     assert first.sound and second.sound
     one, other = first.carry, second.carry
