@@ -362,7 +362,11 @@ def smallest_push(
         push, jnp.sqrt(push @ push), jnp.asarray(v[-1]), before, after, edge, jnp.asarray(force), strides,
         certified, code, pushed, border, orbit, names,
     )  # fmt: skip
-    return raise_failure("smallest_push", result) if throw else result
+    remedy = (
+        "Give edge=, an orbit on the border of the basin, other instants=, or a smaller largest=. With throw=False the smallest "
+        "push that was seen to leave the basin is returned."
+    )
+    return raise_failure("smallest_push", result, remedy=remedy) if throw else result
 
 
 def _rate(directions: Array, free: tuple[int, ...]) -> float:

@@ -124,7 +124,7 @@ class Transition(eqx.Module):
     r"""A jump from mode `source` to mode `target`: when $g(t, x, p)$ falls through $0$, $x^+ = R(t, x^-, p)$.
 
     The guard $g$ fires only when it falls from positive to zero or below, never when it rises and, unless `at_once`, never
-    because an arc starts on its surface or beyond.
+    because an arc starts on its surface or beyond. A guard that is NaN is not positive: where it always is, it never fires.
 
     **Arguments:** `guard`: `g(t, x, params)`, shape `()`, in any unit. `reset`: `R(t, x, params)`, from the state of `source`,
     shape `(n,)`, to that of `target`, shape `(m,)`. `armed`: optional `(t, x, params) -> bool`; a crossing at which `armed` is
