@@ -22,8 +22,8 @@ from .._system.types import Flag, Params, State, Time
 from .contact import coefficient, Contact, gap_rates, gaps, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .lemke import lemke
-from .mechanism import Mechanism
-from .projection import diagonal, halves, least_norm, project, Projection, Rows, tied
+from .mechanism import diagonal, Mechanism
+from .projection import halves, least_norm, project, Projection, Rows, tied
 
 # The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
 OPEN, STUCK, FORWARD, BACKWARD = range(4)
@@ -558,4 +558,6 @@ class ContactSet(eqx.Module):
         roles = roles.at[self.faces].set(jnp.where((own > OPEN) & slides, way, own))
         codes, _, fits, _ = self.choose(projected.compliance, projected.drift, roles, params)
         fits &= jnp.all((codes[self.with_slip] != STUCK) | (jnp.abs(projected.velocity) <= still)[count:])
+        # A slip that is not affine is NaN, and a contact with it no contact that is open.
+        fits &= jnp.all(jnp.isfinite(projected.velocity))
         return codes, (gaps < -near[:count]) & (rates <= still[:count]), touches & (rates < -still[:count]), fits

@@ -15,14 +15,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Array, Bool, Float
 
 from .._numerics.elimination import smallest_pivot, solve
-from .._numerics.programs import once
+from .._numerics.programs import depends_on, once
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
-from .contact import Contact, gaps, tangents, velocity_rows
-from .mechanism import inertia, load, Mechanism, Motion, Positions, Velocities
+from .contact import Contact, gaps, velocity_rows
+from .mechanism import diagonal, inertia, load, Mechanism, Motion, Positions, Velocities
 
 Rows = Float[Array, " rows"]
 Mask = Bool[Array, " rows"]
@@ -86,8 +87,10 @@ def _motion(mechanism: Mechanism, contacts: tuple[Contact, ...], t, q, v, params
     rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
     # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.
     velocity, bias = jax.jvp(lambda t, q: rows(t, q, v), (t, q), (jnp.ones_like(t), v))
-    jacobian = jax.jacfwd(lambda v: rows(t, q, v))(v)
-    if any(map(tangents, contacts)):
+    derivative = jax.make_jaxpr(jax.jacfwd(lambda v: rows(t, q, v)))(v)
+    jacobian = jaxpr_as_fun(derivative)(v)[0]
+    # That a velocity is affine shows in its derivative; where it does not, for instance after a choice of v, it is computed.
+    if depends_on(derivative, 1):
         good = jnp.all(is_affine(velocity, jacobian, v, rows(t, q, 0 * v)))
         velocity, bias = nan_unless(good, jnp.stack([velocity, bias]))
     return gaps(contacts, t, q, params), velocity, bias, jacobian
@@ -168,11 +171,6 @@ def tied(compliance: Square, held: Mask) -> Bool[Array, "rows rows"]:
 def redundant(matrix: Square) -> float:
     """A row of a compliance of which no more than this fraction is left, beside the others, depends on them."""
     return max(1e-10, 64 * len(matrix) * float(jnp.finfo(matrix.dtype).eps))
-
-
-def diagonal(matrix: Square) -> Rows:
-    """Two operations, of which `jnp.diagonal` has twenty."""
-    return jnp.sum(matrix * np.eye(len(matrix), dtype=matrix.dtype), axis=1)
 
 
 def _ones(where: Mask, like: Square) -> Square:

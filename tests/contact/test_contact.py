@@ -16,7 +16,7 @@ from saltation_transitions import TRANSITIONS
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._testing import solve_symmetric
+from hyjax._testing import project, solve_symmetric
 from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
 
 # Mechanisms
@@ -140,6 +140,22 @@ def test_a_slip_that_is_not_affine(named):
     moving = dataclasses.replace(contact, slip=lambda t, q, v, p: v[0] - 0.3 * t + v[1] * q[0])
     after, _ = hj.contact.impact(body, jnp.zeros(2), jnp.array([0.1, -1.0]), None, moving)
     assert_allclose(after, 0, atol=1e-15)
+    if named:
+        begin = jax.jit(lambda x: hj.contact.start(system, x, None)[1])
+        assert np.all(np.isnan(begin(jnp.array([0.0, 0.0, 1.0, 0.0]))))
+
+
+def test_a_slip_that_is_affine_by_its_program_is_not_evaluated_again():
+    """Whether it is affine shows in the program of its derivative, except after a choice by a velocity."""
+    now, x = jnp.array(0.0), jnp.array([0.1, 0.2, 1.0, 2.0])
+    body, calls = Mechanism(lambda q, p: jnp.eye(2)), []
+    for speed in (lambda v: v[0], lambda v: jnp.where(v[0] > 0, v[0], v[0])):
+        count = []
+        slip = lambda t, q, v, p, speed=speed, count=count: count.append(1) or speed(v) + jnp.sin(q[0]) * v[1] - t
+        found = project(body, (Contact(lambda t, q, p: q[1], slip, static=0.3, kinetic=0.3),), now, x, None)
+        assert_allclose(found.velocity, [2, 1 + 2 * np.sin(0.1)], rtol=1e-15)
+        calls.append(len(count))
+    assert calls[0] < calls[1]
 
 
 # The laws of impact and of slip, for a body in which a push turns and a rub lifts

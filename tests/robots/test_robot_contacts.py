@@ -226,6 +226,11 @@ def test_a_contact_made_elastic_and_a_single_contact():
         robot.mechanism, jnp.array([0.0, 0.3, 0.0]), jnp.array([0.0, -1.0, 0.0]), robot.params, ball
     )
     assert_allclose(after, [0, 0.5, 0], rtol=0, atol=1e-14)
+    skids = dataclasses.replace(ball, slip=lambda t, q, v, p: v[0] * jnp.abs(v[0]), static=0.3, kinetic=0.3)
+    for contacts in ({"box": skids}, skids):
+        system = hj.contact.contact_system(robot.mechanism, contacts, robot.coordinates)
+        with pytest.raises(ValueError, match="slip must be affine in v"):
+            hj.contact.start(system, jnp.array([0.0, 0.3, 0.0, 1.0, 0.0, 0.0]), robot.params)
 
 
 def test_a_box_at_a_wall_and_a_floor():
