@@ -20,7 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._system.types import Scalar
 
@@ -131,6 +131,29 @@ def without_free_states(
     return Reduced(
         jnp.concatenate([matrix, others]), jnp.append(values, rows.others[:, -1]), *spread(rows.closing), solved
     )
+
+
+def loose_rows(rows: ResidualRows, signal: Scalar, least: Scalar) -> Float[Array, "numbers numbers"]:
+    """Rows that hold the directions of the parameters and starts which the data do not determine, and which the gaps of a search
+    with free states would change: where the data leave the scale free, they are least if all states vanish."""
+    eps = float(jnp.finfo(rows.links.dtype).eps)
+    weight = signal / eps**0.375
+    none = jnp.zeros(rows.gaps[..., -1].size + rows.closing[..., -1].size, weight.dtype)
+    left = without_free_states(rows.weighted(weight, none), weight, 0 * rows.gaps[..., -1])
+    _, sizes, right = jnp.linalg.svd(jnp.concatenate([left.matrix, left.closing]), full_matrices=True)
+    determined = jnp.pad(sizes > (eps**0.5 + least) * jnp.minimum(sizes[0], signal), (0, len(right) - sizes.size))
+    return jnp.where(determined[:, None], 0, signal * right)
+
+
+def pull_of(left: Reduced, on_bound: Bool[Array, " numbers"]) -> Float[Array, " numbers"]:
+    """The derivative of half the sum of squares by each unknown, over the size of its column, where the unknowns that are on no
+    bound keep the closing conditions."""
+    gradient, closing = left.values @ left.matrix, left.closing
+    if len(closing):
+        free = jnp.where(on_bound, 0, closing)
+        gradient -= jnp.linalg.lstsq(free.T, jnp.where(on_bound, 0, gradient))[0] @ closing
+    sizes = jnp.sqrt(jnp.sum(left.matrix**2, axis=0))
+    return gradient / jnp.where(sizes > 0, sizes, 1)
 
 
 def within_bounds(

@@ -39,7 +39,15 @@ from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, Time
-from .gauss_newton import Free, ResidualRows, sizes_of, with_free_states, within_bounds, without_free_states
+from .gauss_newton import (
+    Free,
+    pull_of,
+    ResidualRows,
+    sizes_of,
+    with_free_states,
+    within_bounds,
+    without_free_states,
+)
 from .links import FlowLinks, LinkEnd, MapLinks, Node
 from .recording import Links, NONE
 
@@ -52,6 +60,8 @@ EXACT, FINEST, ROUGH = 1e-6, 1e-11, 1e-2
 DAMPING, LEAST, SMALL = 1e-3, 1e-16, 1e-14
 # The largest part of the residuals, in units of their size, that another step would remove; and of an exact fit, of the data's.
 SETTLED, TINY = 1e-5, 1e-9
+# The part of the way to a bound that a step goes where the model has no derivatives at the bound.
+SHORT = 0.9
 # The largest gap, relative to the state, and the one at which the search ends.
 CLOSED, SHUT = 1e-8, 1e-11
 
@@ -319,7 +329,8 @@ def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
 class _FitSearch(NamedTuple):
     """Of Levenberg and Marquardt's method the point `trial` that is evaluated next; the best one, `u`, with its rows `at`; the
     `expected` fall of the cost at the trial; the `divided` states' modes and scales; `steps` in all, `tried` in the stage; what
-    the data leave free, `held`: rows of `_loose_rows`, and where these are zero."""
+    the data leave free, `held`: rows of `loose_rows`, and where these are zero; `reach`: the part of the way to a bound that a
+    step may go, 1 unless the model has no derivatives at one."""
 
     trial: Array
     u: Array
@@ -333,18 +344,7 @@ class _FitSearch(NamedTuple):
     steps: Int[Array, ""]
     tried: Int[Array, ""]
     held: tuple[Float[Array, "held numbers"], Array]
-
-
-def _loose_rows(rows: ResidualRows, signal: Scalar, least: Scalar) -> Float[Array, "numbers numbers"]:
-    """Rows that hold the directions of the parameters and starts which the data do not determine, and which the gaps of a search
-    with free states would change: where the data leave the scale free, they are least if all states vanish."""
-    eps = float(jnp.finfo(rows.links.dtype).eps)
-    weight = signal / eps**0.375
-    none = jnp.zeros(rows.gaps[..., -1].size + rows.closing[..., -1].size, weight.dtype)
-    left = without_free_states(rows.weighted(weight, none), weight, 0 * rows.gaps[..., -1])
-    _, sizes, right = jnp.linalg.svd(jnp.concatenate([left.matrix, left.closing]), full_matrices=True)
-    determined = jnp.pad(sizes > (eps**0.5 + least) * jnp.minimum(sizes[0], signal), (0, len(right) - sizes.size))
-    return jnp.where(determined[:, None], 0, signal * right)
+    reach: Scalar
 
 
 def rolled_out(problem: FitProblem, likely: Node) -> tuple[Array, tuple[Division, Array]]:
@@ -425,7 +425,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
 
     def held_anew(held, first, rows: ResidualRows, u):
         # What is still loose, once half a direction is not. Gaps seem to determine as much as they are themselves.
-        loose = _loose_rows(rows, signal, jnp.where(first, 0, jnp.max(jnp.abs(rows.gaps[..., -1]), initial=0)))
+        loose = loose_rows(rows, signal, jnp.where(first, 0, jnp.max(jnp.abs(rows.gaps[..., -1]), initial=0)))
         still = held[0] @ loose.T @ loose / signal**2
         lost = jnp.sum(held[0] ** 2) - jnp.sum(still**2) > signal**2 / 2
         return select(first | lost, (jnp.where(first, loose, still), u), held)
@@ -460,7 +460,9 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         stage = jnp.where(ends, jnp.where(shut | (lost & last(search)), stages, search.stage + 1), search.stage)
 
         weight = weights[jnp.minimum(stage, stages - 1)]
-        low, high = lower - u[:count], higher - u[:count]
+        on_bound = jnp.any((search.trial[:count] == lower) | (search.trial[:count] == higher))
+        reach = jnp.where(finite | ~on_bound, search.reach, SHORT)
+        low, high = reach * (lower - u[:count]), reach * (higher - u[:count])
         loose = held[0], off(held[0], held[1], u)
         within = (low, high) if bounded else None
         change, expected = _damped_change(at.rows.weighted(weight, dual), weight, damping, loose, within)
@@ -468,10 +470,12 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         if bounded:
             inside = jnp.clip(trial[:count], lower, higher)
             met = jnp.where(change.first == low, lower, jnp.where(change.first == high, higher, inside))
-            trial = trial.at[:count].set(met)
+            trial = trial.at[:count].set(jnp.where(reach == 1, met, inside))
         tried = jnp.where(ends, 0, search.tried + 1)
         steps = search.steps + 1
-        after = _FitSearch(trial, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held)
+        after = _FitSearch(
+            trial, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held, reach
+        )
         if not rolls:
             return after
         nodes, rolled = rolled_out(problem, new.chain.likely)
@@ -481,14 +485,16 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
     number, one = jnp.array(0), jnp.ones((), flat.dtype)
     begin = _FitSearch(
         flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number,
-        (jnp.zeros((count if stages > 1 else 0, count), flat.dtype), flat),
+        (jnp.zeros((count if stages > 1 else 0, count), flat.dtype), flat), one,
     )  # fmt: skip
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))
     at, free = found.at, unravel(found.u)
-    at_bound = (free.theta == problem.unknowns.lower) | (free.theta == problem.unknowns.upper)
-    solved = _judged(problem, free, at, found.steps, at_bound)
-    return dataclasses.replace(solved, free=_at_optimum(whole, solved.free, found.dual, at_bound))
+    near = lambda bound: (
+        jnp.abs(free.theta - bound) <= jnp.where(found.reach == 1, 0, CLOSED * jnp.maximum(1, jnp.abs(bound)))
+    )
+    solved = _judged(problem, free, at, found.steps, near(problem.unknowns.lower), near(problem.unknowns.upper))
+    return dataclasses.replace(solved, free=_at_optimum(whole, solved.free, found.dual, solved.at_bound))
 
 
 @eqx.filter_custom_jvp
@@ -521,13 +527,17 @@ def _at_optimum_jvp(primals, tangents):
     return free, unravel(-jnp.linalg.lstsq(matrix, change)[0][: flat.size])
 
 
-def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> FitSolution:
+def _judged(problem, free: Free, at: Evaluated, steps, at_lower, at_upper) -> FitSolution:
     n, s, eps, chain, r = free.theta.size, free.start.size, float(jnp.finfo(at.r.dtype).eps), at.chain, at.r
     signal = problem.signal()
     # With so large a weight the gaps between links do not change; what is left of them is rounding, which chaos would enlarge.
     weight = signal / eps**0.375
     weighted = at.rows.weighted(weight, -(weight**2) * chain.gaps)
     left = without_free_states(weighted, weight, 0 * free.nodes)
+    size = jnp.sqrt(jnp.mean(r**2))
+    most = SETTLED * size + max(TINY, 50 * eps) * signal
+    pull = pull_of(left, jnp.append(at_lower | at_upper, jnp.zeros(s, bool)))[:n]
+    at_bound = (at_lower & (pull >= -most)) | (at_upper & (pull <= most))
     fixed = jnp.append(at_bound, jnp.zeros(s, bool))
     jacobian, constraints = (jnp.where(fixed, 0, each) for each in (left.matrix, left.closing / weight))
     basis, closing = jnp.eye(n + s, dtype=r.dtype), jnp.zeros(n + s, r.dtype)
@@ -558,8 +568,7 @@ def _judged(problem, free: Free, at: Evaluated, steps, at_bound) -> FitSolution:
     # The last step, of which residuals and gaps are known to first order: where the search ends, its trust region is as small as
     # the rounding of the sum of squares, and not the error of the unknowns.
     removed = jnp.where(determined & real, u.T @ left.values, 0)
-    size = jnp.sqrt(jnp.mean(r**2))
-    settled = jnp.max(jnp.abs(removed), initial=0) <= SETTLED * size + max(TINY, 50 * eps) * signal
+    settled = jnp.max(jnp.abs(removed), initial=0) <= most
     # Relative to the states of the end: where the data leave the scale free, all of these may shrink, and the gaps with them.
     own = jnp.max(jnp.abs(free.nodes), axis=(0, 1), initial=0)
     own = jnp.minimum(jnp.maximum(own, 1e-3 * jnp.max(own[1:], initial=0)), 1)

@@ -1,5 +1,7 @@
 """Checks of the arguments of public functions, before anything is computed."""
 
+import enum
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
@@ -26,7 +28,7 @@ def check_params(params: Params) -> Params:
     """The parameters, with arrays in place of Python's floating-point numbers, each of which `jit` would compile anew.
 
     `ValueError` for a parameter that is not finite, and for an object that is no PyTree and is equal to itself alone, or has no
-    hash: JAX would not see that its numbers change. Traced parameters are not checked.
+    hash, or is called as a function is and has numbers: JAX would not see that these change. Traced parameters are not checked.
     """
     leaves, structure = jax.tree.flatten(params)
     for k, leaf in enumerate(leaves):
@@ -49,9 +51,15 @@ def _numbers(leaf) -> np.ndarray:
 
 
 def _is_opaque(leaf) -> bool:
-    """Whether a leaf is an object whose content JAX cannot compare, and no function."""
+    """Whether a leaf is an object whose content JAX cannot compare, or an object with numbers that is called as a function is."""
+    if eqx.is_array_like(leaf) or isinstance(leaf, enum.Enum | type | types.ModuleType | types.FunctionType):
+        return False
+    if callable(leaf):
+        own = leaf.__self__ if isinstance(leaf, types.MethodType) else leaf
+        number = lambda each: eqx.is_array_like(each) and not isinstance(each, bool)
+        return jax.tree_util.all_leaves([own]) and any(map(number, getattr(own, "__dict__", {}).values()))
     own = type(leaf)
-    return not eqx.is_array_like(leaf) and not callable(leaf) and (own.__hash__ is None or own.__eq__ is object.__eq__)
+    return own.__hash__ is None or own.__eq__ is object.__eq__
 
 
 def check_state(x: State, dimension: int, mode: str) -> Array:

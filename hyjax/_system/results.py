@@ -161,8 +161,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "The constraints may contradict each other. Start elsewhere, or relax a constraint."
     )
     optimum_not_found = (
-        "The optimality conditions do not hold where the minimization ended, or its start was better. Start elsewhere; of an "
-        "optimization raise `max_iterations`, or see `history`: a gait that is lost on the way stops it."
+        "The optimality conditions do not hold where the minimization ended, or its start was better. Start elsewhere, or raise "
+        "`max_iterations`; the `history` of an optimization tells of a gait that is lost on the way."
     )
     undetermined = (
         "The data do not determine all parameters: a combination of them changes no residual, see `loose`. Fit fewer parameters, "

@@ -168,13 +168,19 @@ def lagrangian(
 
 def inertia(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
     """The mass matrix, NaN where it is not symmetric; `ValueError` for a wrong shape."""
+    mass = given_mass(mechanism, q, params)
+    # A matrix from a file's bodies is symmetric. Of another only one half would count.
+    return mass if mechanism._rows is not None else nan_unless(is_symmetric(mass), mass)
+
+
+def given_mass(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
+    """The mass matrix as it is given; `ValueError` for a wrong shape."""
     mass = jnp.asarray(mechanism.mass(q, params), q.dtype)
     if mass.shape != (q.size, q.size):
         raise ValueError(
             f"Mechanism: mass must have shape {(q.size, q.size)} for {q.size} coordinates, not {mass.shape}."
         )
-    # A matrix from a file's bodies is symmetric. Of another only one half would count.
-    return mass if mechanism._rows is not None else nan_unless(is_symmetric(mass), mass)
+    return mass
 
 
 def is_symmetric(matrix: Matrix) -> Flag:

@@ -15,7 +15,7 @@ from .._system.types import Flag, Matrix, Params, State, Time
 from .contact import gap, velocity_rows
 from .contact_set import ContactSet
 from .laws import drift_errors
-from .mechanism import is_symmetric
+from .mechanism import given_mass, is_symmetric
 from .projection import halves, is_affine, project
 from .single_contact import Closed
 
@@ -119,8 +119,7 @@ def _laws(bodies: ContactSet, t: Time, x0: State, params: Params) -> tuple[Matri
     rows = lambda v: velocity_rows(bodies.contacts, t, q, v, params)
     # In velocities that are generic: where a body rests what is not affine may vanish.
     v = v + jnp.asarray(1 + 0.3 * np.cos(1.0 + np.arange(v.size)), v.dtype)
-    mass = jnp.asarray(bodies.mechanism.mass(q, params), q.dtype)
-    return mass, is_affine(rows(v), jax.jacfwd(rows)(v), v, rows(0 * v))
+    return given_mass(bodies.mechanism, q, params), is_affine(rows(v), jax.jacfwd(rows)(v), v, rows(0 * v))
 
 
 def _mode(system: HybridSystem, closed: Closed, t: Time, x0: State, params: Params) -> str:

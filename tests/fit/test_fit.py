@@ -400,9 +400,44 @@ def test_bounds_with_free_states():
     slopes = jax.jacfwd(lambda times: fit_ball(times, bounds=bounds, throw=False).values)(times)
     # Rounding of the conditions of optimality, which contain numbers of 1e4.
     assert_allclose(slopes, [0 * by, by], rtol=1e-7, atol=1e-10)
+    assert one.standard_errors[0] == 0
+    alone = hj.fit(ball.system, times, held, over=lambda p: p.restitution, x0=DROPPED, mode="flight")
+    assert_allclose(one.standard_errors[1], alone.standard_errors[0], rtol=1e-6)
     # From beyond a bound, and with starts on both sides of the estimate.
     wide = fit_ball(times, bounds=[(9.6, 12.0), (0.5, 0.95)], shooting=hj.MultipleShooting(), starts=3)
     assert_allclose(wide.values, [9.81, 0.8], rtol=1e-9)
+
+
+@pytest.mark.medium
+def test_a_search_that_is_stopped_at_a_bound():
+    """After two evaluations gravity is at a bound from which the residuals fall inward: no least square."""
+    times = jnp.asarray(impacts(8))
+    start = dataclasses.replace(GUESS, gravity=jnp.array(20.0))
+    of = lambda times, n: hj.fit(
+        ball.system, times, start, over=BOTH, x0=DROPPED, mode="flight", noise=1e-3, bounds=[(8.0, 30.0), None],
+        max_iterations=n, throw=False,
+    )  # fmt: skip
+    stopped = eqx.filter_jit(lambda times: of(times, 2))(times)
+    assert stopped.values[0] == 8 and stopped.result == "optimum_not_found"
+    assert_allclose(of(times, 64).values, [9.81, 0.8], rtol=1e-9)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("high", [1.0, None])
+def test_a_bound_without_derivatives(high):
+    """A ball that rises under gravity and a drag sqrt(c) comes to rest at v0 / (g + sqrt(c)); the time of the data is longer
+    than without drag, and c would be below zero, where the drag is not a number, and its derivative at zero infinite."""
+    rise = hj.Mode(lambda t, x, p: -p["g"] - jnp.sqrt(p["c"]) + 0 * x, ("v",))
+    system = hj.HybridSystem(
+        {"rise": rise}, (hj.Transition("rise", "rise", lambda t, x, p: x[0], lambda t, x, p: 1 + x),)
+    )
+    given = {"g": jnp.array(10.0), "c": jnp.array(0.1)}
+    found = hj.fit(
+        system, jnp.array([0.11, 0.22]), given, over=lambda p: p["c"], x0=jnp.ones(1), mode="rise", noise=1e-3,
+        bounds=[(0.0, high)],
+    )  # fmt: skip
+    # As near as the residuals tell: the time is 0.1 - 0.01 sqrt(c).
+    assert 0 <= found.values[0] < 1e-8 and found.standard_errors[0] == 0
 
 
 @pytest.mark.medium

@@ -1,11 +1,14 @@
 """Bad input is refused with the value and the remedy, before anything is computed."""
 
 import dataclasses
+import enum
+import functools as ft
 
 import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import jaxtyping
+import numpy as np
 import pytest
 
 import hyjax as hj
@@ -230,7 +233,24 @@ class Plain:
     rate = 1.0
 
 
-@pytest.mark.parametrize("params, name", [(Records(1.0), "Records"), ({"a": Plain()}, "Plain")])
+class Law:
+    """A function with a number, of which JAX does not see that it changes."""
+
+    def __init__(self):
+        self.rate = 1.0
+
+    def __call__(self, x):
+        return self.rate * x
+
+
+class Kind(enum.Enum):
+    one = 1
+
+
+@pytest.mark.parametrize(
+    "params, name",
+    [(Records(1.0), "Records"), ({"a": Plain()}, "Plain"), ({"a": Law()}, "Law"), ([Law().__call__], "method")],
+)
 def test_parameters_that_are_no_pytree(params, name):
     """JAX compiled such an object as a constant: its later values were not seen."""
     with pytest.raises(ValueError, match=f"is a {name}, of which JAX sees no numbers.*register_dataclass"):
@@ -240,6 +260,7 @@ def test_parameters_that_are_no_pytree(params, name):
 def test_parameters_of_any_number_and_text():
     """y' = |z| y for one unit of time, with an impedance z = 0.6 + 0.8i beside a text, nothing and a function."""
     grow = hj.Mode(lambda t, x, p: jnp.abs(p["z"]) * x, ("y",))
-    given = {"z": 0.6 + 0.8j, "label": "coil", "nothing": None, "law": jnp.abs}
+    given = {"z": 0.6 + 0.8j, "label": "coil", "nothing": None, "law": jnp.abs, "kind": Kind.one, "of": Law, "np": np}
+    given |= {"jit": jax.jit(jnp.sin), "partial": ft.partial(jnp.multiply, 2.0), "ufunc": np.sin, "max": jnp.maximum}
     run = hj.simulate(hj.HybridSystem({"free": grow}, ()), jnp.ones(1), given, mode="free", t1=1.0)
     assert abs(float(run.final[0]) - float(jnp.e)) < 1e-13
