@@ -41,6 +41,7 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, Time
 from .gauss_newton import (
     Free,
+    loose_rows,
     pull_of,
     ResidualRows,
     sizes_of,
