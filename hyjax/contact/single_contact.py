@@ -11,7 +11,7 @@ from .._system.per_mode import number, PerMode
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, Scalar, State, Time
-from .contact import Contact, gap, gap_rates, slip, tangents
+from .contact import coefficient, Contact, gap, gap_rates, slip, tangents
 from .contact_set import Apart
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
@@ -129,7 +129,7 @@ class Closed(eqx.Module):
     r"""The domain of a mode in contact: what `further` says; and a run begins in it only where
 
     - the gap and its rate vanish, and the normal force is not negative;
-    - in `C` the slip vanishes, and the force is within the friction cone;
+    - in `C` the slip vanishes, and the force is within the friction cone, which has a width;
     - in `S+` and `S-` the slip has that sign, or vanishes where friction cannot hold and the slip that begins has that sign.
 
     During a run these hold by themselves, up to the solver's error: guards end the mode where a force or the slip falls, and the
@@ -156,7 +156,9 @@ class Closed(eqx.Module):
             return closed & jnp.all(jnp.abs(projected.velocity) <= still) & ~(held[0] < -small)
         slip, rests = projected.velocity[1], jnp.abs(projected.velocity[1]) <= still[1]
         forward, backward = (cone(contact, held, each * jnp.ones_like(side), params) for each in (1, -1))
-        holds = rests & ~(forward < -small) & ~(backward < -small)
+        # Without friction nothing holds, also where there is no push yet: the cone has no width from which a guard would fall.
+        holds = rests & ~(coefficient(contact, "static", params, held) == 0)
+        holds &= ~(forward < -small) & ~(backward < -small)
         begins = rests & ~(jnp.where(side > 0, forward, backward) > small)
         slides = (side * slip > still[1]) | begins
         normal = jnp.where(side == 0, held[0], slide(contact, projected, side, params)[0])

@@ -263,6 +263,23 @@ def test_the_mode_of_a_state(name):
         assert admitted(system, found, x, params(**p))
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("push, named", [(0.1, False), (-0.1, False), (0.1, True)])
+def test_without_friction_what_rests_is_pushed(push, named):
+    """By a force that grows from zero, p t: the speed p t^2 / 2. Both modes of slip admit the start; that of rest does not."""
+    body = Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.stack([p * t, 0 * t - 9.81]))
+    ground = Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], static=lambda p: 0 * p, kinetic=lambda p: 0 * p)
+    system = contact_system(body, {"ground": ground} if named else ground, ("x", "y"))
+    mode, x = start(system, jnp.zeros(4), jnp.array(push))
+    assert mode == ("contacts" if named else "S+")
+    mode = "S-" if push < 0 else mode
+    end = hj.simulate(system, x, jnp.array(push), mode=mode, t1=3.0, max_jumps=4)
+    assert_allclose(end.x[:4], [push * 27 / 6, 0, push * 9 / 2, 0], rtol=1e-7, atol=1e-15)
+    mode, x = ("contacts", x.at[-1].set(1)) if named else ("C", x)
+    stuck = hj.simulate(system, x, jnp.array(push), mode=mode, t1=3.0, max_jumps=4, throw=False)
+    assert str(stuck.result) == "outside_domain"
+
+
 def test_the_mode_of_what_is_no_contact():
     with pytest.raises(ValueError, match="no modes of contact"):
         start(hj.HybridSystem({"a": hj.Mode(lambda t, x, p: x, ("x",))}, ()), jnp.zeros(1), None)
