@@ -156,9 +156,9 @@ class Closed(eqx.Module):
             return closed & jnp.all(jnp.abs(projected.velocity) <= still) & ~(held[0] < -small)
         slip, rests = projected.velocity[1], jnp.abs(projected.velocity[1]) <= still[1]
         forward, backward = (cone(contact, held, each * jnp.ones_like(side), params) for each in (1, -1))
+        holds = rests & ~(forward < -small) & ~(backward < -small)
         # Without friction nothing holds, also where there is no push yet: the cone has no width from which a guard would fall.
-        holds = rests & ~(coefficient(contact, "static", params, held) == 0)
-        holds &= ~(forward < -small) & ~(backward < -small)
+        holds &= ~(coefficient(contact, "static", params, held) == 0)
         begins = rests & ~(jnp.where(side > 0, forward, backward) > small)
         slides = (side * slip > still[1]) | begins
         normal = jnp.where(side == 0, held[0], slide(contact, projected, side, params)[0])
