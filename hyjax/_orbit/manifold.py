@@ -95,11 +95,11 @@ class Manifold(Shown):
     Source: Cabré, Fontich, de la Llave (2005), J. Differential Equations 218, 444-515.
     """
 
-    s: Float[np.ndarray, "points *two"]
+    s: Float[np.ndarray, " points *two"]
     x: Float[np.ndarray, "points n"]
     arclength: Float[np.ndarray, " points"]
     multiplier: float | Float[np.ndarray, "2 2"]
-    direction: Float[np.ndarray, "n *two"]
+    direction: Float[np.ndarray, " n *two"]
     radius: float
     residual: float
     result: RESULTS

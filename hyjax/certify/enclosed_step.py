@@ -106,8 +106,9 @@ def disturbance_displacement(
 
 
 def moved_error(
-    matrix: Matrix, radius: Matrix, error: Float[Array, "n *k"], frame: Frame, after: Frame, local: Float[Array, "m *k"]
-) -> Float[Array, "m *k"]:
+    matrix: Matrix, radius: Matrix, error: Float[Array, " n *k"], frame: Frame, after: Frame,
+    local: Float[Array, " m *k"],
+) -> Float[Array, " m *k"]:  # fmt: skip
     r"""The error in the coordinates of the next frame, $|F_1^{-1} \Phi F_0|\,\epsilon + |F_1^{-1}|\,\delta$.
 
     **Arguments:** `matrix`, `radius`: the ball $\Phi$. `local`: $\delta$, the errors made on the way.

@@ -90,7 +90,7 @@ class TaylorModel(eqx.Module):
     or NaN where nothing is known. `basis`: the monomials, static.
     """
 
-    coefficients: Float[Array, "N *shape"]
+    coefficients: Float[Array, " N *shape"]
     radius: Float[Array, "*shape"]
     basis: Basis = eqx.field(static=True)
 
@@ -266,7 +266,7 @@ class Series(eqx.Module):
     """
 
     coefficients: Float[Array, "orders N *shape"]
-    radius: Float[Array, "orders *shape"]
+    radius: Float[Array, " orders *shape"]
     basis: Basis = eqx.field(static=True)
 
     def __getitem__(self, n) -> TaylorModel:

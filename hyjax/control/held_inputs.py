@@ -130,7 +130,7 @@ class HeldInputs(eqx.Module):
         leaves[self.leaf(params)] = value
         return jax.tree.unflatten(tree, leaves)
 
-    def at(self, coefficients: Float[Array, "coefficients *input"], s: Scalar) -> Float[Array, "*input"]:
+    def at(self, coefficients: Float[Array, " coefficients *input"], s: Scalar) -> Float[Array, "*input"]:
         """The input at a fraction of its interval."""
         columns = coefficients.reshape(self.degree + 1, -1).T
         return bezier(columns, s).reshape(coefficients.shape[1:])
@@ -221,7 +221,7 @@ class Plan(Shown):
     @eqx.filter_jit
     def sample(
         self, n: int = 9
-    ) -> tuple[Float[Array, " times"], Float[Array, "times n"], Float[Array, "times *input"]]:
+    ) -> tuple[Float[Array, " times"], Float[Array, "times n"], Float[Array, " times *input"]]:
         """Times, states and inputs at `n` points of each interval, from its start to its end, static. States by the cubic through
         both ends and their rates. `ValueError` for a batch."""
         one_of_batch("sample", self.duration, "plans")

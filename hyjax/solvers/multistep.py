@@ -50,7 +50,7 @@ def products(factors: Float[Array, " *batch points"]) -> Float[Array, " *batch r
     return jnp.cumprod(jnp.concatenate([jnp.ones_like(factors[..., :1]), factors], axis=-1), axis=-1)
 
 
-def sums(values: Float[Array, "points *n"]) -> Float[Array, "rows *n"]:
+def sums(values: Float[Array, " points *n"]) -> Float[Array, " rows *n"]:
     """The sums of none, one, two ... of the values."""
     return jnp.cumsum(jnp.concatenate([jnp.zeros_like(values[:1]), values]), axis=0)
 
