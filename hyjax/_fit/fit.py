@@ -471,10 +471,7 @@ def _solved(
         division = Division(number, number, jnp.array(True))
         problem = eqx.tree_at(lambda each: each.division, problem, division, is_leaf=lambda each: each is None)
     reverse = problem.link.integrator.loop != "lax"
-
-    def one(theta):
-        return solve(problem, Free(theta, own, nodes), max_iterations, reverse, bounded)
-
+    one = lambda theta: solve(problem, Free(theta, own, nodes), max_iterations, reverse, bounded)
     if len(guesses) == 1:
         return fitted_of(problem, one(guesses[0]), records, None, estimated)
     every = jax.vmap(one)(guesses)

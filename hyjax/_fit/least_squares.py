@@ -461,15 +461,15 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         stage = jnp.where(ends, jnp.where(shut | (lost & last(search)), stages, search.stage + 1), search.stage)
 
         weight = weights[jnp.minimum(stage, stages - 1)]
-        on_bound = jnp.any((search.trial[:count] == lower) | (search.trial[:count] == higher))
-        reach = jnp.where(finite | ~on_bound, search.reach, SHORT)
-        low, high = reach * (lower - u[:count]), reach * (higher - u[:count])
-        loose = held[0], off(held[0], held[1], u)
-        within = (low, high) if bounded else None
+        loose, reach, within = (held[0], off(held[0], held[1], u)), search.reach, None
+        if bounded:
+            on_bound = jnp.any((search.trial[:count] == lower) | (search.trial[:count] == higher))
+            reach = jnp.where(finite | ~on_bound, reach, SHORT)
+            within = reach * (lower - u[:count]), reach * (higher - u[:count])
         change, expected = _damped_change(at.rows.weighted(weight, dual), weight, damping, loose, within)
         trial = u + ravel_pytree(change)[0]
-        if bounded:
-            inside = jnp.clip(trial[:count], lower, higher)
+        if within is not None:
+            (low, high), inside = within, jnp.clip(trial[:count], lower, higher)
             met = jnp.where(change.first == low, lower, jnp.where(change.first == high, higher, inside))
             trial = trial.at[:count].set(jnp.where(reach == 1, met, inside))
         tried = jnp.where(ends, 0, search.tried + 1)
@@ -491,10 +491,10 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))
     at, free = found.at, unravel(found.u)
-    near = lambda bound: (
-        jnp.abs(free.theta - bound) <= jnp.where(found.reach == 1, 0, CLOSED * jnp.maximum(1, jnp.abs(bound)))
-    )
-    solved = _judged(problem, free, at, found.steps, near(problem.unknowns.lower), near(problem.unknowns.upper))
+    most = jnp.where(found.reach == 1, 0, CLOSED * jnp.maximum(1, jnp.abs(free.theta)))
+    near = lambda bound: jnp.abs(free.theta - bound) <= most
+    sides = (near(problem.unknowns.lower), near(problem.unknowns.upper)) if bounded else None
+    solved = _judged(problem, free, at, found.steps, sides)
     return dataclasses.replace(solved, free=_at_optimum(whole, solved.free, found.dual, solved.at_bound))
 
 
@@ -528,7 +528,7 @@ def _at_optimum_jvp(primals, tangents):
     return free, unravel(-jnp.linalg.lstsq(matrix, change)[0][: flat.size])
 
 
-def _judged(problem, free: Free, at: Evaluated, steps, at_lower, at_upper) -> FitSolution:
+def _judged(problem, free: Free, at: Evaluated, steps, sides) -> FitSolution:
     n, s, eps, chain, r = free.theta.size, free.start.size, float(jnp.finfo(at.r.dtype).eps), at.chain, at.r
     signal = problem.signal()
     # With so large a weight the gaps between links do not change; what is left of them is rounding, which chaos would enlarge.
@@ -537,8 +537,10 @@ def _judged(problem, free: Free, at: Evaluated, steps, at_lower, at_upper) -> Fi
     left = without_free_states(weighted, weight, 0 * free.nodes)
     size = jnp.sqrt(jnp.mean(r**2))
     most = SETTLED * size + max(TINY, 50 * eps) * signal
-    pull = pull_of(left, jnp.append(at_lower | at_upper, jnp.zeros(s, bool)))[:n]
-    at_bound = (at_lower & (pull >= -most)) | (at_upper & (pull <= most))
+    at_bound = jnp.zeros(n, bool)
+    if sides is not None:
+        pull = pull_of(left, jnp.append(sides[0] | sides[1], jnp.zeros(s, bool)))[:n]
+        at_bound = (sides[0] & (pull >= -most)) | (sides[1] & (pull <= most))
     fixed = jnp.append(at_bound, jnp.zeros(s, bool))
     jacobian, constraints = (jnp.where(fixed, 0, each) for each in (left.matrix, left.closing / weight))
     basis, closing = jnp.eye(n + s, dtype=r.dtype), jnp.zeros(n + s, r.dtype)

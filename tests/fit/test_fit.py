@@ -438,6 +438,14 @@ def test_a_bound_without_derivatives(high):
     )  # fmt: skip
     # As near as the residuals tell: the time is 0.1 - 0.01 sqrt(c).
     assert 0 <= found.values[0] < 1e-8 and found.standard_errors[0] == 0
+    # A parameter beside it that has no bound, the speed w after the first event: the second is at 0.1 + w/10.
+    again = hj.Transition("rise", "rise", lambda t, x, p: x[0], lambda t, x, p: p["w"] + x)
+    both = hj.fit(
+        hj.HybridSystem({"rise": rise}, (again,)), jnp.array([0.11, 0.22]), given | {"w": jnp.array(1.0)},
+        over=lambda p: (p["c"], p["w"]), x0=jnp.ones(1), mode="rise", noise=1e-3, bounds=[(0.0, high), None],
+    )  # fmt: skip
+    assert both.values[0] < 1e-8 and both.standard_errors[0] == 0
+    assert_allclose([both.values[1], both.standard_errors[1]], [1.2, 0.01], rtol=1e-4)
 
 
 @pytest.mark.medium
