@@ -4,7 +4,7 @@
     python tools/gallery.py slip kneed_walker    these models again
 
 For a model with isolated periodic orbits the gaits of `hyjax gait MODEL`, for others the end of `hyjax simulate MODEL --t1 T`.
-Of a model in `FAMILIES` also the page of its gait map.
+Of a model in `FAMILIES` also the parts of the page of its gait map.
 The site shows what is committed, and computes no gait. A model takes from seconds to minutes, most of them compilation.
 """
 
@@ -37,7 +37,9 @@ Start = list[float] | None
 RUN = [3.60468264544, 0.87685476543, 0, -0.69896392889, 0.69896392889, -0.1761087948, -0.1761087948, 0, 0]
 FAMILIES: dict[str, list[tuple[Start, int, tuple[float, float]]]] = {
     "biped_slip": [(None, 2, (1.0, 1.4)), (RUN, 2, (2.0, 20.0))],
+    "geyer_walker": [(None, 2, (1.03, 1.08))],
     "jerboa": [(None, 1, (2.0, 12.0))],
+    "quadruped_slip": [(None, 1, (10.0, 25.0))],
 }
 MOVING = 8
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
@@ -58,7 +60,7 @@ def main() -> None:
         model = models.load(name)
         about = motion(name, model) if name in ENDS else gaits(name, model, cache)
         if name in FAMILIES:
-            gait_map(model, FOLDER / f"{name}_gaits.html", FAMILIES[name])
+            gait_map(model, FOLDER / f"{name}_gaits.json", FAMILIES[name])
         found = known() | {name: about}
         DIGITS.write_text(json.dumps({each: found[each] for each in sorted(found)}, indent=1) + "\n", encoding="utf-8")
 
@@ -154,7 +156,7 @@ def motion(name: str, model: ModuleType) -> dict[str, Any]:
 
 
 def gait_map(model: ModuleType, path: Path, families: list[tuple[Start, int, tuple[float, float]]]) -> None:
-    """The page of the families of a model that conserves energy."""
+    """The parts of the page of the families of a model that conserves energy."""
     import dataclasses
 
     import jax.numpy as jnp
@@ -167,7 +169,8 @@ def gait_map(model: ModuleType, path: Path, families: list[tuple[Start, int, tup
         guess = model.guess(params) if x is None else jnp.array(x)
         orbit = hj.periodic_orbit(step, guess, params, conserved=model.conserved)
         branches.append(hj.continuation(orbit, stop=bounds, throw=False))
-    hj.plot.gait_map(branches, model, gaits=MOVING).save(path)
+    parts = hj.plot.gait_map(branches, model, gaits=MOVING).parts
+    path.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
     print(f"  {path.name}: {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 

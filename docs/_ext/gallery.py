@@ -4,7 +4,6 @@ Equations, parameters and source are read from the model's module; picture and d
 """
 
 import dataclasses
-import html
 import json
 import pathlib
 import re
@@ -76,14 +75,16 @@ def page(name: str, model: ModuleType, digits: dict[str, Any]) -> str:
 
 def _gait_map(name: str) -> list[str]:
     """The section with the page of a model's families, of a model that has one: within the page, which needs no other file."""
-    path = FOLDER / f"{name}_gaits.html"
+    from hyjax.plot import GaitMap
+
+    path = FOLDER / f"{name}_gaits.json"
     if not path.exists():
         return []
+    drawn = GaitMap(json.loads(path.read_text(encoding="utf-8")))._repr_html_()
     return [
         "## Gait map",
         "Families of gaits over the energy. Point at a large mark, or click it, and the gait moves.",
-        f'````{{raw}} html\n<iframe title="gait map" loading="lazy" style="width:100%;height:680px;border:0"\n'
-        f'srcdoc="{html.escape(path.read_text(encoding="utf-8"))}"></iframe>\n````',
+        f"````{{raw}} html\n{drawn}\n````",
     ]
 
 

@@ -47,7 +47,8 @@ class GaitMap:
     """A page of HTML with the gait map of branches; a notebook shows it, also without a kernel.
 
     **Attributes:** `page`: the text of the page, whole: it needs no other file, no network and no kernel. `gaits`: the names of
-    the gaits at the points of each branch.
+    the gaits at the points of each branch. `parts`: what the page has of its own beside the script that draws any map, texts by
+    name; the page is that of `GaitMap(parts)`.
 
     **Example:**
 
@@ -58,8 +59,9 @@ class GaitMap:
     >>> branch.explore(wheel).save("wheel.html")
     """
 
-    def __init__(self, page: str, gaits: tuple[tuple[str, ...], ...]):
-        self.page, self.gaits = page, gaits
+    def __init__(self, parts: Mapping[str, str], gaits: tuple[tuple[str, ...], ...] = ()):
+        self.parts, self.gaits = dict(parts), gaits
+        self.page = re.sub(r"@(\w+)@", lambda found: self.parts[found[1]], PAGE)
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write the page to a file `.html`, which a browser opens."""
@@ -135,7 +137,7 @@ def gait_map(
     named = tuple(tuple(point.feet.name for point in points if point.branch == k) for k in range(len(branches)))
     system = branches[0].unfolding.problem.system
     seconds = SECONDS.get(units_of(model, branches[0].unfolding.params, system).time, 1.0)
-    return GaitMap(_page(points, names, head_of(model, system), seconds), named)
+    return GaitMap(_parts(points, names, head_of(model, system), seconds), named)
 
 
 def _footfalls(orbit: PeriodicOrbit, legs) -> Footfalls:
@@ -227,8 +229,8 @@ def _printed(height: "Height", branch: "Branch", model: Model) -> tuple[str, str
     return name.replace("_", " "), "" if unit == "1" else unit
 
 
-def _page(points: list[GaitPoint], names: Sequence[tuple[str, str]], title: str, seconds: float) -> str:
-    """The page: the map as an image, and the gaits as data that its script draws. **Arguments:** `seconds`: of a unit of time."""
+def _parts(points: list[GaitPoint], names: Sequence[tuple[str, str]], title: str, seconds: float) -> dict[str, str]:
+    """The parts of the page: the map as an image, and the gaits as data that its script draws. **Arguments:** `seconds`: of a unit of time."""
     colours = dict(
         zip(dict.fromkeys(point.feet.name or "gait" for point in points), itertools.cycle(COLOURS), strict=False)
     )
@@ -283,12 +285,11 @@ def _page(points: list[GaitPoint], names: Sequence[tuple[str, str]], title: str,
         f'<span style="color:{colour}">&#9679;</span> {html.escape(name)} ' for name, colour in colours.items()
     )
     about = {"size": [GAIT, deep], "origin": pixels(np.zeros(2)), "colours": COLOURS, "gaits": data, "seconds": seconds}
-    inserted = {
+    return {
         "title": html.escape(title or "Gait map"), "width": str(MAP[0]), "height": str(MAP[1]),
         "axes": _axes(low, high, to_map, names), "marks": ways + small + large, "legend": legend,
         "data": json.dumps(about, separators=(",", ":")).replace("</", "<\\/"),
     }  # fmt: skip
-    return re.sub(r"@(\w+)@", lambda found: inserted[found[1]], PAGE)
 
 
 def _axes(low: np.ndarray, high: np.ndarray, to_map, names: Sequence[tuple[str, str]]) -> str:

@@ -8,6 +8,7 @@ import pytest
 from readme import ROOT
 
 from hyjax import models
+from hyjax.plot import GaitMap
 
 FOLDER = ROOT / "docs" / "gallery"
 DIGITS = json.loads((FOLDER / "digits.json").read_text())
@@ -29,11 +30,11 @@ def test_a_card(name):
         assert len(about["end"]["x"]) == len(about["end"]["coordinates"]) and np.all(np.isfinite(about["end"]["x"]))
 
 
-@pytest.mark.parametrize("name", [path.stem.removesuffix("_gaits") for path in sorted(FOLDER.glob("*_gaits.html"))])
+@pytest.mark.parametrize("name", [path.stem.removesuffix("_gaits") for path in sorted(FOLDER.glob("*_gaits.json"))])
 def test_a_gait_map(name):
     """A page of at most 250 kB that needs no other file, whose gaits have names and forces."""
-    path = FOLDER / f"{name}_gaits.html"
-    page = path.read_text(encoding="utf-8")
+    path = FOLDER / f"{name}_gaits.json"
+    page = GaitMap(json.loads(path.read_text(encoding="utf-8"))).page
     assert path.stat().st_size <= 250_000 and models.load(name).title in page
     assert not any(part in page for part in ("http:", "https:", " src=", " href="))
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
