@@ -230,7 +230,8 @@ def _printed(height: "Height", branch: "Branch", model: Model) -> tuple[str, str
 
 
 def _parts(points: list[GaitPoint], names: Sequence[tuple[str, str]], title: str, seconds: float) -> dict[str, str]:
-    """The parts of the page: the map as an image, and the gaits as data that its script draws. **Arguments:** `seconds`: of a unit of time."""
+    """The parts of the page: the map as an image, and the gaits as data that its script draws. **Arguments:** `seconds`: of a
+    unit of time."""
     colours = dict(
         zip(dict.fromkeys(point.feet.name or "gait" for point in points), itertools.cycle(COLOURS), strict=False)
     )
