@@ -55,7 +55,9 @@ def test_the_page_of_a_branch(branch, tmp_path):
         found.save(tmp_path / "page.png")
     found.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == found.page
-    assert hj.plot.GaitMap(found.parts).page == found.page and len("".join(found.parts.values())) < len(found.page) - 5000
+    assert (
+        hj.plot.GaitMap(found.parts).page == found.page and len("".join(found.parts.values())) < len(found.page) - 5000
+    )
     (shown,) = re.findall(r'srcdoc="([^"]*)"', found._repr_html_())
     assert html.unescape(shown) == found.page
 
