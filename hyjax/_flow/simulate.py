@@ -21,6 +21,7 @@ from .._numerics.eager import long_run, short_run, untransformed
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
+from .._results.working import warn
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, State, Time
@@ -99,7 +100,36 @@ def simulate(
     found = run(Automaton(system, judges=not known))
     if known and np.any(np.asarray(found.result._value) == together) and may_be_in_step(system):
         found = run(Automaton(system))
+    if known and found.result == RESULTS.successful and len(found.modes):
+        _tell_of_idle_guards(found)
     return raise_stop("simulate", found, found) if throw else found
+
+
+def _tell_of_idle_guards(run: Trajectory) -> None:
+    """A warning for each transition that fired nowhere in a run, though armed at the start of its last arc, because its guard was
+    positive nowhere on this arc. Had the guard risen between the ends of the arc, its fall would have ended the arc."""
+    system, last, mode = run.system, int(run.jumps), run.mode_names[-1]
+    ends = [
+        (t[last], x[last, : system.mode(mode).dimension])
+        for t, x in ((run.start_times, run.x_starts), (run.end_times, run.x_ends))
+    ]
+    for number in set(system.leaving(mode)) - set(run.transitions.tolist()):
+        transition = system.transitions[number]
+        armed = transition.armed is None or np.ravel(_at(transition.armed, *ends[0], run.params))
+        first, end = (np.ravel(_at(transition.guard, *point, run.params)) for point in ends)
+        idle = armed & ~((first > 0) | (end > 0))
+        if np.any(idle) and not transition.at_once:
+            member, which = np.argmax(idle), f"transition {transition.source!r} -> {transition.target!r}"
+            warn(
+                f"simulate: {which}{f', number {member},' * transition.is_family} did not fire, because its guard was positive "
+                f"nowhere from t = {float(ends[0][0]):.6g}, where it was {first[member]:.6g}, to t = {float(ends[1][0]):.6g}. "
+                "A guard fires where it falls from a positive value; at_once=True lets it fire where its mode begins, too."
+            )
+
+
+@short_run
+def _at(fn: Callable[[Time, State, Params], Array], t: Time, x: State, params: Params) -> Array:
+    return fn(t, x, params)
 
 
 def _as_arrays(record: Record) -> Record:
