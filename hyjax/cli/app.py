@@ -4,6 +4,7 @@ A command is imported when it is used: those of rooms that it does not need take
 underscore behind it if Python reserves the word.
 """
 
+import functools as ft
 import importlib
 import importlib.util
 import keyword
@@ -11,7 +12,8 @@ import os
 import pathlib
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 if importlib.util.find_spec("typer") is None:
@@ -55,13 +57,34 @@ class Commands(Mapping[str, Any]):
         module = importlib.import_module(f"...{self.folders[name]}.{name}_command", __name__)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name)(getattr(module, f"{name}_" if keyword.iskeyword(name) else name))
-        return typer.main.get_command(alone)
+        command = typer.main.get_command(alone)
+        command.make_parser = ft.partial(_each_once, command.make_parser)
+        return command
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self.folders))
 
     def __len__(self) -> int:
         return len(self.folders)
+
+
+def _each_once(make_parser: Callable[[Any], Any], context: Any) -> Any:
+    """The parser of a command. An option of one value that is given twice is misuse, where click takes the last."""
+    parser = make_parser(context)
+    parse = parser.parse_args
+
+    def parse_args(args: list[str]) -> tuple:
+        found = *_, order = parse(args)
+        for option, times in Counter(order).items():
+            if times > 1 and option.nargs == 1 and not option.multiple and not option.is_flag:
+                raise Misuse(
+                    f"{max(option.opts, key=len)} is given {times} times, but takes one value. What is a list is written with "
+                    f"commas. See {context.command_path} --help."
+                )
+        return found
+
+    parser.parse_args = parse_args
+    return parser
 
 
 def application() -> Any:

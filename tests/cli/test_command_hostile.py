@@ -30,6 +30,7 @@ HOSTILE = [
     ((*GAIT, "--starts", HUGE), "--starts"),
     ((*GAIT, "--starts", "many"), "'many'"),
     ((*GAIT, "--param", "slope=0.01", "--param", "slope=0.02"), "--param: slope is given twice"),
+    ((*GAIT, "--sequence", "swing", "--sequence", "swing"), "--sequence is given 2 times"),
     ((*GAIT, "--orbit", "0"), "--orbit"),
     ((*GAIT, "--orbit", MANY), "--orbit"),
     ((*GAIT, "--param", ""), "--param"),
