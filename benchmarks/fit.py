@@ -108,9 +108,9 @@ def cpu_time(call, rounds):
 def compare(name, rounds):
     times = recorded(1)[0]
     exact, at = closed_form(times, name), jnp.asarray(times)
-    flow, fitted = jax.jit(simulation), jax.jit(lambda times: fit(times, name))
+    flow, fitted, params = jax.jit(simulation), jax.jit(lambda times: fit(times, name)), ball.Params()
     # Many at once, so that the clock is fine enough.
-    one = cpu_time(lambda: [flow(ball.Params()) for _ in range(50)], rounds) / 50
+    one = cpu_time(lambda: [flow(params) for _ in range(50)], rounds) / 50
     whole = cpu_time(lambda: [fitted(at) for _ in range(20)], rounds) / 20
     values, count = fitted(at)
     error = np.max(np.abs(values / exact - 1))

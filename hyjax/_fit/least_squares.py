@@ -54,9 +54,9 @@ from .recording import Links, NONE
 
 # Weights of the gaps, in units of the ratio of a measurement to its deviation.
 WEIGHTS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e3, *([1e4] * 3), *([1e5] * 3))
-# A step that is to lower the residuals by this part, or in an exact fit by this part of the data's size, is the last one; and of
-# the stages of small weights.
-EXACT, FINEST, ROUGH = 1e-6, 1e-11, 1e-2
+# A step that is to lower the residuals by this part, or in an exact fit by this part of the data's size, is the last one; of the
+# stages of small weights; and where the step after it, without damping, would lower them by this part.
+EXACT, FINEST, ROUGH, NEAR = 1e-6, 1e-11, 1e-2, 1e-7
 # The first and least damping, relative to the squares of the columns of the Jacobian; and the largest of a last step.
 DAMPING, LEAST, SMALL = 1e-3, 1e-16, 1e-14
 # The largest part of the residuals, in units of their size, that another step would remove; and of an exact fit, of the data's.
@@ -381,21 +381,23 @@ def _next_damping(search: _FitSearch, part: Scalar, cost: Scalar, better: Flag) 
 
 def _damped_change(
     rows: ResidualRows, weight: Scalar, damping: Scalar, held: tuple[Array, Array], within: tuple[Array, Array] | None
-) -> tuple[Free, Scalar]:
+) -> tuple[Free, Scalar, Scalar]:
     """The change of all unknowns by the damped linear least squares of the rows, whose gaps have this `weight`, and the fall that
-    it foretells. **Arguments:** `held`: further rows by the parameters and starts, and their values. `within`: bounds of the
-    changes of parameters and starts, if there are any."""
+    it foretells; and the fall if parameters and starts were not damped. **Arguments:** `held`: further rows by the parameters and
+    starts, and their values. `within`: bounds of the changes of parameters and starts, if there are any."""
     sizes = sizes_of(rows, weight)
     left = without_free_states(rows, weight, jnp.sqrt(damping) * sizes.nodes)
     a, b = jnp.concatenate([left.matrix, left.closing, held[0]]), jnp.concatenate([left.values, left.gaps, held[1]])
-    q, upper = jnp.linalg.qr(jnp.concatenate([a, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
-    seen = b @ q[: len(b)]
+    q, triangle = jnp.linalg.qr(a)
+    by_rows = b @ q
+    q, upper = jnp.linalg.qr(jnp.concatenate([triangle, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
+    seen = by_rows @ q[: len(by_rows)]
     of_first = within_bounds(upper, seen, *within) if within else -jax.scipy.linalg.solve_triangular(upper, seen)
     change = with_free_states(rows, left, of_first)
     # By the sums of squares that the transformations take out of the rows.
     damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
     fall = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
-    return change, fall if within is None else fall - jnp.sum((upper @ of_first + seen) ** 2)
+    return change, fall if within is None else fall - jnp.sum((upper @ of_first + seen) ** 2), jnp.sum(by_rows**2)
 
 
 def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounded: bool) -> FitSolution:
@@ -466,7 +468,10 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
             on_bound = jnp.any((search.trial[:count] == lower) | (search.trial[:count] == higher))
             reach = jnp.where(finite | ~on_bound, reach, SHORT)
             within = reach * (lower - u[:count]), reach * (higher - u[:count])
-        change, expected = _damped_change(at.rows.weighted(weight, dual), weight, damping, loose, within)
+        change, expected, whole_fall = _damped_change(at.rows.weighted(weight, dual), weight, damping, loose, within)
+        if stages == 1:
+            near = better & (whole_fall <= NEAR**2 * other + finest**2)
+            stage = jnp.where(near if within is None else near & ~jnp.any((u == lower) | (u == higher)), 1, stage)
         trial = u + ravel_pytree(change)[0]
         if within is not None:
             (low, high), inside = within, jnp.clip(trial[:count], lower, higher)
