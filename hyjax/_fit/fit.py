@@ -25,7 +25,7 @@ from .._orbit.shooting import AbstractShooting, MultipleShooting, SingleShooting
 from .._results.failure import raise_failure
 from .._results.shown import is_traced
 from .._results.working import working
-from .._system.results import RESULTS
+from .._system.results import choose, RESULTS
 from .._system.section import Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params
@@ -35,7 +35,7 @@ from .fitted import Fitted, fitted_of
 from .gauss_newton import Free
 from .least_squares import Division, FitProblem, RecordStart, solve, TINY
 from .links import FlowLinks, MapLinks, measured_of
-from .recording import BESIDE, links_of, Matching, Recording, recording, ways_of
+from .recording import BESIDE, code_of_times, links_of, Matching, Recording, recording, ways_of
 
 Data = Any
 
@@ -103,7 +103,9 @@ def fit(
     differentiable in forward mode. `result` is `successful`; `undetermined`, where a combination of the
     parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, or the model
     has more of a recorded kind, not under `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an
-    event of the data has none in the model. `ValueError` for data that do not fit: the message names the column or the number.
+    event of the data has none in the model. Under `jit` and `vmap` times that are NaN at the end of a record are no rows; one
+    before the end is `nonfinite`, and times that do not increase are `unmatched_events`. `ValueError` for data that do not fit:
+    the message names the column or the number.
 
     **Example:**
 
@@ -168,6 +170,10 @@ def fit(
 
     with working("fitting: compiling"):
         found = _matched(solved, records, labels, guesses)
+    for each, begin in zip(records, start.times, strict=True):
+        if is_traced(each.values):
+            code = code_of_times(each.values[:, 0], begin)
+            found = dataclasses.replace(found, result=choose(code == RESULTS.successful, found.result, code))
     if not many:
         found = eqx.tree_at(
             lambda each: each.params, found, found.params[0], is_leaf=lambda each: isinstance(each, list)

@@ -15,8 +15,9 @@ from jaxtyping import Array, Bool, Float, Int
 from .._numerics.trees import without_tangents
 from .._results.installed import needed
 from .._results.labels import units_of
+from .._system.results import RESULTS
 from .._system.system import HybridSystem, of_arc
-from .._system.types import Params
+from .._system.types import Params, Time
 
 # The name of a column that is of the state before the jump ends so.
 BEFORE = "_before"
@@ -204,6 +205,16 @@ def _check_times(time: Array | np.ndarray, start: float) -> None:
         raise ValueError(f"fit: the times do not increase: {known[k + 1]} follows {known[k]}. Sort the rows.")
     if known[0] < start:
         raise ValueError(f"fit: the time {known[0]} is before the start t0={start}.")
+
+
+def code_of_times(time: Array, start: Time) -> RESULTS:
+    """The code of the times of a record that are traced, and so were not checked: `nonfinite` for one that is not finite before
+    one that is, or is infinite; `unmatched_events` for one before that of the row above, or before the start."""
+    finite = jnp.isfinite(time)
+    hole = jnp.any(jnp.isinf(time)) | ~finite[0] | jnp.any(finite[1:] & ~finite[:-1])
+    turned = jnp.any(jnp.diff(time) < 0) | (time[0] < start)
+    code = RESULTS.where(turned, RESULTS.unmatched_events, RESULTS.successful)
+    return RESULTS.where(hole, RESULTS.nonfinite, code)
 
 
 def _check_units(units: Mapping[str, str], system: HybridSystem, params: Params) -> None:

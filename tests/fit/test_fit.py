@@ -61,6 +61,8 @@ def test_times_of_impact(times, of_times):
     same(of_times, of_ball(times), rtol=1e-12)
     assert_allclose(of_times.chi_square * 0.002**2, float(times["rss"]), rtol=1e-10)
     assert of_times.degrees == 10 and of_times.names == ("gravity", "restitution")
+    # Newton's method doubles the digits; the step after the last is not evaluated.
+    assert of_times.iterations <= 6
     assert_allclose(of_times.correlation[0, 1], float(times["correlation"]), rtol=1e-9)
     assert_allclose(of_times.predicted[0][:, 0], impacts(12, *np.asarray(of_times.values)), rtol=1e-12)
 
@@ -567,6 +569,18 @@ def test_sets_of_unlike_length_in_a_batch():
     )(jnp.asarray(padded))
     assert_allclose(values, np.tile([9.81, 0.8], (2, 1)), rtol=1e-9)
     assert degrees.tolist() == [4, 2]
+
+
+@pytest.mark.medium
+def test_traced_times_that_are_no_record():
+    """A number between others that is none, times that do not increase, and one before the start have codes: row by row the
+    events of the model would be those of other rows."""
+    hole, turned, early = impacts(6), impacts(6), impacts(6) - 1
+    hole[2], turned[[2, 3]] = np.nan, turned[[3, 2]]
+    sets = np.stack([impacts(6), hole, turned, early, np.full(6, np.nan), np.append(impacts(5), np.inf)])
+    codes = jax.jit(jax.vmap(lambda times: fit_ball(times, throw=False).result._value))(jnp.asarray(sets))
+    names = ["successful", "nonfinite", "unmatched_events", "unmatched_events", "nonfinite", "nonfinite"]
+    assert codes.tolist() == [int(getattr(hj.RESULTS, name)._value) for name in names]
 
 
 def test_a_density_where_nothing_happens(of_times):
