@@ -123,11 +123,11 @@ def test_a_mass_matrix_is_symmetric_up_to_rounding_in_its_own_units():
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_slip_that_is_not_affine(named):
+@pytest.mark.parametrize("slip", [lambda v: v[0] * jnp.abs(v[0]), lambda v: jnp.abs(v[0]), jnp.linalg.norm])
+def test_a_slip_that_is_not_affine(named, slip):
     """Refused by a start at any velocity, rest included; an impact and a force with it are NaN."""
     body = Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.array([1.0, -2.0]))
-    square = lambda t, q, v, p: v[0] * jnp.abs(v[0])
-    contact = Contact(lambda t, q, p: q[1], square, static=0.3, kinetic=0.3)
+    contact = Contact(lambda t, q, p: q[1], lambda t, q, v, p: slip(v), static=0.3, kinetic=0.3)
     system = contact_system(body, {"foot": contact} if named else contact, ("x", "y"))
     for x0 in ([0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]):
         with pytest.raises(ValueError, match=f"^start: {'foot' if named else 'the contact'}: slip must be affine in v"):
