@@ -14,12 +14,12 @@ from .silhouette import silhouette
 if TYPE_CHECKING:
     import mujoco
 
-# What a robot must not have: the field of the model that counts it, what it is, and what to do instead.
+# What a robot must not have: the field of the model that counts it, its kind, what it is, and what to do instead.
 _LEFT_OUT = (
-    ("neq", "equality constraints", "write the loop as a contact or as a joint"),
-    ("ntendon", "tendons", "give their forces as forces of the joints"),
-    ("nflex", "deformable bodies", "leave them out"),
-    ("nplugin", "plugins", "leave them out"),
+    ("neq", "EQUALITY", "equality constraint", "write the loop as a contact or as a joint"),
+    ("ntendon", "TENDON", "tendon", "give its force as forces of the joints"),
+    ("nflex", "FLEX", "deformable body", "leave it out"),
+    ("nplugin", "PLUGIN", "plugin", "leave it out"),
 )
 # What else exerts forces, by the numbers of the model that are zero without it; some versions of MuJoCo do not have all.
 _FORCES = (
@@ -213,8 +213,9 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
         what = {joints.mjJNT_FREE: "free joint", joints.mjJNT_BALL: "ball joint"}.get(joints(kind))
         if what:
             found.append(f"{what} {name(kinds.mjOBJ_JOINT, k)!r} (give slides and hinges in its place)")
-    counts = [(getattr(model, field, 0), what, instead) for field, what, instead in _LEFT_OUT]
-    found += [f"{what}: {many} ({instead})" for many, what, instead in counts if many]
+    for field, kind, what, instead in _LEFT_OUT:
+        every = [name(getattr(kinds, f"mjOBJ_{kind}"), k) for k in range(getattr(model, field, 0))]
+        found += [f"{what} {each!r} ({instead})" for each in every]
     for dof, joint in enumerate(model.dof_jntid):
         if model.dof_frictionloss[dof] > 0:
             found.append(f"frictionloss of joint {name(kinds.mjOBJ_JOINT, joint)!r} (give a contact with friction)")

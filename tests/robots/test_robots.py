@@ -151,8 +151,8 @@ def with_parts(joint='<joint name="j"/>', body=POINT, rest="", option=""):
 REFUSED = {
     "free joint 'loose'": with_parts('<freejoint name="loose"/>'),
     "ball joint 'hip'": with_parts('<joint name="hip" type="ball"/>'),
-    "equality constraints: 1": with_parts(rest='<equality><joint joint1="j"/></equality>'),
-    "tendons: 1": with_parts(rest='<tendon><fixed><joint joint="j" coef="1"/></fixed></tendon>'),
+    "equality constraint 'held'": with_parts(rest='<equality><joint name="held" joint1="j"/></equality>'),
+    "tendon 'tendon0'": with_parts(rest='<tendon><fixed><joint joint="j" coef="1"/></fixed></tendon>'),
     "frictionloss of joint 'j'": with_parts('<joint name="j" frictionloss="0.1"/>'),
     "actuator 'servo', no motor or servo on a joint": with_parts(
         rest='<actuator><position name="servo" joint="j" timeconst="1"/></actuator>'
@@ -186,7 +186,7 @@ def test_all_that_is_not_supported_is_named_at_once():
         '<joint name="hip" type="ball"/>', rest='<tendon><spatial><site site="s"/><site site="r"/></spatial></tendon>'
     )
     text = text.replace("</body>", '<site name="s"/><site name="r" pos="1 0 0"/></body>')
-    with pytest.raises(ValueError, match=r"ball joint 'hip' \(give slides and hinges in its place\); tendons: 1 \("):
+    with pytest.raises(ValueError, match=r"ball joint 'hip' \(give slides and hinges in its place\); tendon 'tendon0' \("):
         hj.robots.from_mujoco(text)
 
 
