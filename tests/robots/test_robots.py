@@ -186,7 +186,9 @@ def test_all_that_is_not_supported_is_named_at_once():
         '<joint name="hip" type="ball"/>', rest='<tendon><spatial><site site="s"/><site site="r"/></spatial></tendon>'
     )
     text = text.replace("</body>", '<site name="s"/><site name="r" pos="1 0 0"/></body>')
-    with pytest.raises(ValueError, match=r"ball joint 'hip' \(give slides and hinges in its place\); tendon 'tendon0' \("):
+    with pytest.raises(
+        ValueError, match=r"ball joint 'hip' \(give slides and hinges in its place\); tendon 'tendon0' \("
+    ):
         hj.robots.from_mujoco(text)
 
 
