@@ -203,7 +203,7 @@ if TYPE_CHECKING:
     from .certify.krawczyk import approximate_inverse, Boxes, BoxImage
     from .certify.linear_forms import COMPARED
     from .certify.lowering import core_jaxpr
-    from .certify.mode_field import ModeField
+    from .certify.mode_field import ModeField, numbers_and_rest
     from .certify.polygon import _norm, PieceImages, PolygonImage
     from .certify.polygon import from_supports, holds, inside, pieces, Polygon, quartered, reach, tight
     from .certify.proved_basin import _CellGrid, _settled, _within

@@ -8,12 +8,12 @@ float; it is enclosed.
 import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 
 from .._orbit.orbit import PeriodicOrbit
 from .exact_graph import constants_of
 from .exact_numbers import arb, with_fifty_digits
+from .mode_field import numbers_and_rest
 from .symbolic import Graph, graph_of
 
 # How near the orbit's period must be to a number of turns of a sine, and to the period that is derived.
@@ -45,8 +45,7 @@ def forcing_period(orbit: PeriodicOrbit) -> tuple[arb, str]:
 def _functions(orbit: PeriodicOrbit) -> list[tuple[str, Graph, list]]:
     """The functions of the orbit's modes and transitions, of the time, the state and the parameters."""
     system, params = orbit.system, orbit.params
-    structure = jax.tree.structure(params)
-    leaves = [jnp.asarray(leaf, float) for leaf in jax.tree.leaves(params)]
+    leaves, params_of = numbers_and_rest(params)
     found: dict[tuple, tuple[str, Callable, int]] = {}
 
     def known(what, function, name):
@@ -62,16 +61,13 @@ def _functions(orbit: PeriodicOrbit) -> list[tuple[str, Graph, list]]:
     for i in system.route(orbit.sequence):
         known("A reset", system.way(i).reset, system.way(i).source)
     return [
-        (what, graph_of(_of_leaves(function, structure), jnp.zeros(()), jnp.zeros(size), *leaves, varying=2), leaves)
+        (what, graph_of(_of_leaves(function, params_of), jnp.zeros(()), jnp.zeros(size), *leaves, varying=2), leaves)
         for what, function, size in found.values()
     ]
 
 
-def _of_leaves(function: Callable, structure):
-    def of(t, x, *leaves):
-        return jnp.asarray(function(t, x, jax.tree.unflatten(structure, leaves)))
-
-    return of
+def _of_leaves(function: Callable, params_of: Callable):
+    return lambda t, x, *leaves: jnp.asarray(function(t, x, params_of(leaves)))
 
 
 def _common_period(frequencies: list[tuple[tuple, arb]], near: float) -> arb | None:

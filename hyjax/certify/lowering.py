@@ -5,6 +5,7 @@ What is read is the program of the value. A rule that a user gives for a derivat
 """
 
 import functools as ft
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -228,9 +229,11 @@ def _pow(x, y):
 
 
 def _atan2(y, x):
-    # 2 atan(y / (sqrt(x^2 + y^2) + x)): everywhere but on the negative half of the axis of x.
-    r = lax.sqrt(lax.add(lax.mul(x, x), lax.mul(y, y)))
-    return lax.mul(_constant(x, 2), lax.atan(lax.div(y, lax.add(r, x))))
+    # 2 atan(y / (sqrt(x^2 + y^2) + x)): everywhere but on the negative half of the axis of x, where y may be no more than the
+    # number zero, over which the quotient says nothing.
+    reach = lax.add(lax.sqrt(lax.add(lax.mul(x, x), lax.mul(y, y))), x)
+    angle = lax.mul(_constant(x, 2), lax.atan(lax.div(y, reach)))
+    return lax.select(lax.gt(reach, _constant(reach, 0)), angle, _constant(reach, math.pi))
 
 
 def _asin(x, **_):
@@ -264,9 +267,16 @@ def _clamp(low, x, high):
     return lax.min(lax.max(x, jnp.broadcast_to(low, x.shape)), jnp.broadcast_to(high, x.shape))
 
 
-def _round(x, **_):
-    # At ties, where the methods differ, all are undecided.
-    return lax.floor(lax.add(x, _constant(x, 0.5)))
+def _round(x, *, rounding_method):
+    # A tie is taken up; then it goes to the even one of both integers, or away from zero.
+    shifted = lax.add(x, _constant(x, 0.5))
+    above = lax.floor(shifted)
+    if rounding_method == lax.RoundingMethod.TO_NEAREST_EVEN:
+        tie = lax.mul(_constant(x, 2), lax.floor(lax.add(lax.mul(above, _constant(x, 0.5)), _constant(x, 0.25))))
+    else:
+        below_zero = lax.lt(above, _constant(x, 0.5))
+        tie = lax.sub(above, lax.select(below_zero, _constant(x, 1), _constant(x, 0)))
+    return lax.select(lax.eq(above, shifted), tie, above)
 
 
 def _toward_zero(x):

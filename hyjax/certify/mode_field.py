@@ -1,16 +1,27 @@
 r"""A mode's functions as computational graphs: vector field, variational field, guards with their rates, resets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .exact_numbers import arb
 from .linear_forms import number
 from .symbolic import Entries, Graph, Sketch
+
+
+def numbers_and_rest(params: Params) -> tuple[list[Array], Callable[[Sequence[Array]], Params]]:
+    """The leaves of the parameters in float64, and the parameters by these. The others, integers, truth values and floats of less
+    precision, are what they are: functions compute with them as their types do."""
+    real = lambda leaf: eqx.is_array_like(leaf) and jnp.result_type(leaf) == jnp.float64
+    numbers, rest = eqx.partition(params, real)
+    leaves, structure = jax.tree.flatten(numbers)
+    return [jnp.asarray(leaf) for leaf in leaves], lambda each: eqx.combine(jax.tree.unflatten(structure, each), rest)
 
 
 class ModeField:
@@ -27,8 +38,8 @@ class ModeField:
         system.refuse_at_once("a certificate")
         self.mode, self.name, self.timed = system.mode(name), name, timed
         self.dimension = self.mode.dimension + timed
-        self.structure = jax.tree.structure(params)
-        self.leaves = [*(jnp.asarray(leaf, float) for leaf in jax.tree.leaves(params)), period]
+        leaves, self._params_of = numbers_and_rest(params)
+        self.leaves = [*leaves, period]
         self.transitions = system.ways_out(name)
         sketch = self.sketch(jnp.zeros(self.dimension))
         columns = self.sketch(jnp.zeros((self.dimension, 1 + self.dimension)))
@@ -53,7 +64,7 @@ class ModeField:
 
     def read(self, sketch: Sketch, function: Callable, x: Entries | None = None) -> Entries:
         """The entries of a function of `(x, params, period)` in a sketch, of its state or at another."""
-        given = lambda leaves: (jax.tree.unflatten(self.structure, leaves[:-1]), leaves[-1])
+        given = lambda leaves: (self._params_of(leaves[:-1]), leaves[-1])
         return sketch.read(lambda x, *leaves: jnp.asarray(function(x, *given(leaves))), x)
 
     def graph(self, function: Callable, x) -> Graph:

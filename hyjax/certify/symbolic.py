@@ -115,6 +115,8 @@ Entries = np.ndarray
 FUNCTIONS = ("sin", "cos", "exp", "log", "sqrt", "atan", "abs", "sign", "floor")
 _LOGIC = ("and", "or", "not")
 _FOLDED = {"sum": "add", "max": "max", "min": "min", "and": "and", "or": "or"}
+# What they are of no entries.
+_OF_NONE = {"sum": ZERO, "max": -np.inf, "min": np.inf, "and": True, "or": False}
 # Places of entries that are selected, repeated or moved, by NumPy.
 _MOVED = {
     "reshape": lambda a, new_sizes, **_: a.reshape(new_sizes),
@@ -270,7 +272,8 @@ def _apply(atoms: Atoms, equation: Any, inputs: list[Entries]) -> list[Entries]:
     if infinite and name not in (*COMPARED, "select_n"):
         refuse(f"{name} of a number that is not finite", atoms.place)
     if name.startswith("reduce_") and name[7:] in _FOLDED:
-        return [_folded(_of_entries(atoms, _FOLDED[name[7:]], dtype.kind), inputs[0], params["axes"])]
+        function = _of_entries(atoms, _FOLDED[name[7:]], dtype.kind)
+        return [_folded(function, inputs[0], params["axes"], _OF_NONE[name[7:]])]
     return [_entrywise(_of_entries(atoms, name, dtype.kind), inputs)]
 
 
@@ -340,14 +343,12 @@ def _entrywise(function: Callable, inputs: list[Entries]) -> Entries:
     return _array([function(*each) for each in zip(*(a.ravel() for a in wide), strict=True)], wide[0].shape)
 
 
-def _folded(function: Callable, entries: Entries, axes: tuple[int, ...]) -> Entries:
-    """Entries along some axes, together: a sum, or the largest."""
+def _folded(function: Callable, entries: Entries, axes: tuple[int, ...], of_none: Any) -> Entries:
+    """Entries along some axes, together: a sum, or the largest. **Arguments:** `of_none`: of no entries."""
     kept = [i for i in range(entries.ndim) if i not in axes]
     shape = tuple(entries.shape[i] for i in kept)
-    rows = np.transpose(entries, (*kept, *axes))
-    return _array(
-        [ft.reduce(function, rows[at].ravel()) if rows[at].size else number(0) for at in np.ndindex(*shape)], shape
-    )
+    rows = np.transpose(entries, (*kept, *axes)).reshape(*shape, -1)
+    return _array([ft.reduce(function, rows[at]) if rows.shape[-1] else of_none for at in np.ndindex(*shape)], shape)
 
 
 def _placed(equation: Any, inputs: list[Entries], place: str) -> Entries:
@@ -363,7 +364,9 @@ def _placed(equation: Any, inputs: list[Entries], place: str) -> Entries:
             store += list(each.ravel())
         else:
             shown.append(each)
-    places = np.asarray(equation.primitive.bind(*shown, **equation.params))
+    # What `gather` puts in for a place out of bounds is no place.
+    params = equation.params | ({"fill_value": np.nan} if equation.primitive.name == "gather" else {})
+    places = np.asarray(equation.primitive.bind(*shown, **params))
     if not np.all(np.isfinite(places)):
         refuse(f"{equation.primitive.name} out of bounds", place)
     return _array([store[int(i)] for i in places.ravel()], places.shape)
@@ -379,15 +382,20 @@ def _converted(atoms: Atoms, entries: Entries, old: np.dtype, new: np.dtype) -> 
     literals = [float(each) for each in known if each is not None]
     if len(literals) == len(known):
         return _known(np.array(literals, old).astype(new).reshape(entries.shape))
-    if new.kind not in "iuf" or (new.kind == "f" and new != np.float64):
+    if new not in (np.int32, np.int64, np.float64):
         refuse(f"convert_element_type to {new}", atoms.place)
 
     def converted(each: Any) -> LinearForm:
         if not isinstance(each, LinearForm):
             return atoms.select(each, number(0), number(1))
-        if old.kind == "f" and new.kind in "iu":
+        if old.kind == "f" and new.kind == "i":
             toward_zero = atoms.function("floor", atoms.make("abs", each))
-            return atoms.multiply(atoms.function("sign", each), toward_zero)
+            each = atoms.multiply(atoms.function("sign", each), toward_zero)
+        if old != np.int32 and new == np.int32:
+            # Beyond its range the type's last number.
+            low, high = (number(int(end)) for end in (np.iinfo(new).min, np.iinfo(new).max))
+            each = atoms.make("max", each, low)
+            each = atoms.negative(atoms.make("max", atoms.negative(each), atoms.negative(high)))
         return each
 
     return _array([converted(each) for each in entries.ravel()], entries.shape)

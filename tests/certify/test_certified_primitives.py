@@ -1,5 +1,7 @@
 """Primitives of JAX as the prover takes them: each has its class, and the derivative of the function that it computes."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -20,6 +22,7 @@ from hyjax._testing import (
     JUMPS,
     KINKS,
     lowering as core,
+    numbers_and_rest,
     RULES,
     Sketch,
     symbolic as graph,
@@ -217,9 +220,81 @@ def test_conditions_on_parameters_are_decided():
         assert abs(over.center - slope) <= over.radius < 1e-12
 
 
+TIES = (0.5, 1.5, 2.5, -0.5, -1.5, -2.5)
+
+
+@pytest.mark.parametrize("method", lax.RoundingMethod)
+def test_ties_are_rounded_as_the_method_says(method):
+    """Of a parameter or a literal number, which may be a tie exactly; about a tie of a state nothing is decided."""
+    nearest = lambda x: (
+        round(x) if method == lax.RoundingMethod.TO_NEAREST_EVEN else math.copysign(round(abs(x) + 0.1), x)
+    )
+    rounded = lambda x: lax.round(x, method)
+    of_parameter = graph_of(lambda x, p: x * rounded(p), jnp.zeros(()), jnp.zeros(()))
+    of_literals = graph_of(lambda x: x + rounded(jnp.array(TIES)), jnp.zeros(()))
+    assert [float(each) for each in exact_function(of_literals, [])([arb(0)])] == [nearest(x) for x in TIES]
+    for p in (*TIES, 0.0, 1.0, -3.0, 2.7, -2.7):
+        assert exact_function(of_parameter, [p])([arb(3)])[0] == 3 * nearest(p), p
+    state = graph_of(rounded, jnp.zeros(()))
+    for x in TIES:
+        assert not all(cases_decided(state, JUMPS, ball(jnp.array(x), 1e-9), []).values())
+    for x in (0.0, 1.0, -3.0, 2.7):
+        assert all(cases_decided(state, JUMPS, ball(jnp.array(x), 0.1), []).values())
+        assert exact_function(state, [])([arb(x, 0.1)])[0] == nearest(x)
+
+
+def test_no_entries_fold_to_the_neutral_element():
+    of = lambda function: exact_function(graph_of(function, jnp.zeros(2)), [])([arb(2), arb(3)])
+    assert of(lambda x: jnp.where(jnp.all(x[2:] > 0), x, -x)) == [2, 3]
+    assert of(lambda x: jnp.where(jnp.any(x[2:] > 0), x, -x)) == [-2, -3]
+    assert of(lambda x: x + jnp.sum(x[2:])) == [2, 3]
+    assert of(lambda x: jnp.where(lax.reduce_max(x[2:], (0,)) < x, x, -x)) == [2, 3]
+    # A sum over no axes is each entry.
+    assert of(lambda x: jnp.einsum("i,j,k->i", x, x, x)) == [2 * 25, 3 * 25]
+
+
+def test_integers_end_where_their_type_ends():
+    of = lambda type: graph_of(lambda x: x.astype(type).astype(float), jnp.zeros(()))
+    for x in (3e10, -3e10, -3.7):
+        assert exact_function(of(jnp.int32), [])([arb(x)])[0] == int(jnp.asarray(x).astype(jnp.int32))
+    assert exact_function(of(jnp.int64), [])([arb(3e10)])[0] == 3e10
+
+
+def test_the_angle_of_a_number_without_a_second_entry():
+    """`arctan2(0, x)` is pi for negative x, where the quotient that stands for it is 0 / 0."""
+    angle = graph_of(lambda x: jnp.arctan2(0 * x, x), jnp.zeros(()))
+    assert exact_function(angle, [])([arb(2)])[0].contains(0)
+    assert exact_function(angle, [])([arb(-2)])[0].contains(math.pi)
+    assert not all(cases_decided(angle, JUMPS, ball(jnp.array(-2.0), 0.1), []).values())
+
+
+@pytest.mark.parametrize(
+    ("function", "p", "value"),
+    [
+        (lambda x, p: x * lax.div(p, 2), jnp.array(3), 2.0),
+        (lambda x, p: x * (p - 3).astype(float), jnp.array(2, jnp.uint8), 2.0 * 255),
+        (lambda x, p: jnp.where(~p, x, -x), jnp.array(True), -2.0),
+        (lambda x, p: x * (p["a"] * p["b"]), {"a": 0.5, "b": jnp.array(3)}, 3.0),
+        (lambda x, p: x * p.astype(float), jnp.float32(0.1), 2 * float(np.float32(0.1))),
+    ],
+)
+def test_parameters_are_of_their_types(function, p, value):
+    """Integers are divided as integers."""
+    leaves, params_of = numbers_and_rest(p)
+    shown = [jnp.zeros(jnp.shape(each)) for each in leaves]
+    (found,) = exact_function(
+        graph_of(lambda x, *leaves: function(x, params_of(leaves)), jnp.zeros(()), *shown), leaves
+    )([arb(2)])
+    assert found == value and value == float(function(jnp.array(2.0), p))
+
+
 @pytest.mark.parametrize(
     ("function", "refused"),
     [
+        (lambda x: x.astype(jnp.int8).astype(float), "'convert_element_type to int8'"),
+        (lambda x: x.astype(jnp.uint32).astype(float), "'convert_element_type to uint32'"),
+        (lambda x: x[None].at[3].get(mode="fill", fill_value=0), "'gather out of bounds'"),
+        (lambda x: x * jnp.square(jnp.float32(0.1)).astype(float), "'square in float32'|'mul in float32'"),
         (lambda x: lax.erf(x), "'erf'"),
         (lambda x: x.astype(jnp.float32).astype(float), "'convert_element_type to float32'"),
         (lambda x: lax.fori_loop(0, 3, lambda i, x: x / 2, x), "'scan'|'while'"),
