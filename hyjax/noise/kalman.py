@@ -240,6 +240,10 @@ def kalman_filter(
     deviations of 0.01 are 10 times too large just after a touch-down, and right with deviations of 0.001. Domains of modes are
     ignored: a mean may lie outside by as much as it is uncertain.
 
+    Covariances are as accurate as the tolerance of the integrator is against their largest entry. So where a measurement is far
+    more accurate than the estimate before it, take smaller tolerances: with a prior deviation of 1 and measurements of a harmonic
+    oscillator's position to 1e-5, deviations are wrong by some percent at 1e-9, and right to 1e-5 at 1e-12.
+
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`, `sigma0`: mean and covariance at `t0`,
     shapes `(n,)` and `(n, n)`; the covariance of any rank. `mode`: that of `x0`. `times`: each not before the last, nor before
     `t0`, shape `(times,)`. `measurements`: shape `(times, measured)`. `observe`: $h(t, x, p)$ with values of shape `(measured,)`,

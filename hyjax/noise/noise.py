@@ -8,6 +8,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
 from .._numerics.semidefinite import check_covariance
@@ -35,7 +36,7 @@ class Noise(Shown):
     `(source, target)`; what the dictionary omits has none. `flow`: $W$, shape `(n, n)`, in units of the state squared per time.
     `guard`: $\sigma_g^2$, shape `()`, in units of the guard squared. `reset`: $W_R$, shape `(post, post)`, in units of the state
     after the jump squared. Matrices are symmetric and positive semidefinite; of a matrix that a function returns, the symmetric
-    part is used.
+    part is used. A run ends `nonfinite` where a function returns a negative variance, or a covariance that its variances exclude.
 
     Where the flow slides along a surface of `hj.filippov`, which leads a state beside it back at once, along the jump of the
     field, the noise of the flow is what is left of it.
@@ -75,8 +76,17 @@ class PlacedNoise(eqx.Module):
 
 
 def value_at(value: Any, t: Time, x: State, params: Params) -> Array:
-    """The value of a noise at time and state, in the dtype of the state."""
-    return jnp.asarray(value(t, x, params) if callable(value) else value, x.dtype)
+    """The value of a noise at time and state, in the dtype of the state; NaN for that of a function which has a negative
+    variance, or a covariance larger than its variances allow, by more than rounding."""
+    if not callable(value):
+        return jnp.asarray(value, x.dtype)
+    found = jnp.asarray(value(t, x, params), x.dtype)
+    matrix = stop_gradient(jnp.atleast_2d(found))
+    matrix, variances = (matrix + matrix.T) / 2, jnp.diagonal(matrix)
+    rounding = 1e3 * float(jnp.finfo(x.dtype).eps) * jnp.max(jnp.abs(matrix))
+    allowed = jnp.outer(variances, variances) + rounding * jnp.max(jnp.abs(matrix))
+    possible = jnp.all(variances >= -rounding) & jnp.all(matrix**2 <= allowed)
+    return jnp.where(possible, found, jnp.nan)
 
 
 def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, params: Params) -> PlacedNoise:

@@ -254,6 +254,31 @@ def test_misuse():
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("kind", ["flow", "guard", "reset"])
+def test_a_function_that_gives_no_covariance_is_nonfinite(kind):
+    """Of a negative variance, and of a covariance beyond what its variances allow; a matrix of rank one is a covariance."""
+    matrices = [
+        [[1.0, 0.0], [0.0, -1e-3]],
+        [[1.0, 1.1], [1.1, 1.0]],
+        [[1e-6, 1e-3], [1e-3, 1.0]],
+        [[0.0, 0.0], [0.0, 1.0]],
+    ]
+    values = jnp.array([-1e-3, jnp.nan, 1.0, 0.0]) if kind == "guard" else jnp.array(matrices)
+
+    def end(value):
+        noise = hj.noise.Noise(**{kind: lambda t, x, p: value + 0 * x[0]})
+        run = hj.noise.covariance(
+            bouncing_ball.system, jnp.array([1.0, 0.0]), jnp.zeros((2, 2)), bouncing_ball.Params(), mode="flight", t1=END,
+            noise=noise, max_jumps=2, integrator=ROLLED, throw=False,
+        )  # fmt: skip
+        return run.result == hj.RESULTS.nonfinite, run.result == hj.RESULTS.successful, run.sigma
+
+    failed, found, sigma = jax.jit(jax.vmap(end))(values)
+    assert failed.tolist() == [True, True, False, False] and found.tolist() == [False, False, True, True]
+    assert np.all(np.linalg.eigvalsh(sigma[2:]) > -1e-12)
+
+
+@pytest.mark.medium
 def test_gradient_of_the_covariance_in_reverse_mode():
     """By the coefficient of restitution and by all noise, against the derivative of the closed form."""
     mix = jnp.array([[0.3, -1.0], [0.4, 0.8]])
