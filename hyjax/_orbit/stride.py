@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from .._flow.flow import flow_for, Impact, run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
@@ -18,7 +18,7 @@ from .._numerics.eager import short_run
 from .._results.shown import Shown
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem, of_arc, Transition
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.types import Params, Scalar, State, Time
 
 # From so many equal arcs, one after another, a loop compiles them once; and of events in step so many orders are tried.
 MANY, MOST_ORDERS = 4, 24
@@ -73,7 +73,7 @@ def run_stride(
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
         owed = None if owed is None else owed_after(system, impact, t, owed, params)
         transition, member = system.numbers(jnp.asarray(expected))
-        # Of a family whichever guard has fallen: see `_in_order`.
+        # Of a family whichever guard has fallen: see `_in_order_of`.
         same = impact.transition == transition
         after = jump(impact.t, impact.x, jnp.where(same, impact.index, member))
         fits = (impact.result == RESULTS.successful) & same
@@ -94,8 +94,10 @@ def run_stride(
             impacts.append(impact)
     t, x, _ = now
     impacts, result = without_order(system, sequence, may, impacts, params), RESULTS.successful
-    for impact, fits in zip(impacts, _in_order(system, route, impacts, t - start), strict=True):
-        code = choose((impact.result == RESULTS.successful) & ~fits, RESULTS.unexpected_transition, impact.result)
+    impacts = _in_order_of(system, sequence, route, impacts, t - start, params)
+    for impact, expected in zip(impacts, route, strict=True):
+        wrong = (impact.result == RESULTS.successful) & (impact._way != expected)
+        code = choose(wrong, RESULTS.unexpected_transition, impact.result)
         result = choose(result == RESULTS.successful, code, result)
     result = choose(result == RESULTS.successful, code_of_state(x), result)
     good = result == RESULTS.successful
@@ -108,23 +110,55 @@ def run_stride(
     )
 
 
-def _in_order(system: HybridSystem, route: tuple[int, ...], impacts: list[Impact], time: Scalar) -> list[Flag]:
-    """For each arc whether it ends by its way in the route; or, among arcs one after another that end by guards of one family, as
-    legs that land together, all within a short time, by that of another of these."""
-    wanted = system.ways[list(route)]
-    fits = [impact._way == expected for impact, expected in zip(impacts, route, strict=True)]
+def _in_order_of(
+    system: HybridSystem,
+    sequence: tuple[str, ...],
+    route: tuple[int, ...],
+    impacts: list[Impact],
+    time: Scalar,
+    params: Params,
+) -> list[Impact]:
+    """The impacts, of which those by guards of one family that fall within a short time, as of legs that land together, are in
+    the order of the route: each with the state before its jump, after those of the route before it, and with the derivatives of
+    its own time. What is not by the route stays."""
+    wanted, impacts = system.ways[list(route)], list(impacts)
     close = float(jnp.finfo(time.dtype).eps) ** 0.5 * jnp.abs(time)
     for _, group in itertools.groupby(range(len(route)), lambda k: _functions(system.transitions[wanted[k, 0]])):
         block = list(group)
-        if len(block) == 1 or not system.transitions[wanted[block[0], 0]].is_family:
+        way = system.transitions[wanted[block[0], 0]]
+        if len(block) == 1 or not way.is_family:
             continue
-        members, times = wanted[block, 1], jnp.stack([impacts[k].t for k in block])
+        members, numbers = wanted[block, 1], np.arange(len(block))
+        times = jnp.stack([impacts[k].t for k in block])
         met = jnp.stack([jnp.where(impacts[k].transition == wanted[k, 0], impacts[k].index, -1) for k in block])
         near = (jnp.abs(times[:, None] - times) <= close) & (met[None, :] == members[:, None])
-        for place, k in enumerate(block):
-            # The guard that is wanted here falls soon, and that which falls here is wanted soon.
-            fits[k] = fits[k] | (jnp.any(near[place]) & jnp.any(near[:, place]))
-    return fits
+        # The guard that is wanted here falls soon, and that which falls here is wanted soon.
+        fits = jnp.any(near, axis=1) & jnp.any(near, axis=0)
+        place = jnp.where(met == members, numbers, jnp.where(fits, jnp.argmax(near, axis=1), numbers))
+        moved = jnp.any(place != numbers)
+        own = times[place]
+        ends = own + jax.lax.stop_gradient(times - own)
+        begins = np.append(True, np.zeros(len(block) - 1, bool)) | (jnp.diff(times, prepend=times[:1]) > close)
+        fields = [system.mode(sequence[k]).vector_field for k in block]
+        kinds = list({_content_of(field): field for field in fields}.values())
+        branches = [[_content_of(each) for each in kinds].index(_content_of(field)) for field in fields]
+
+        def one(now: tuple, row: tuple, way=way, kinds=kinds) -> tuple[tuple, Array]:
+            begins, t, x, end, member, branch = row
+            t, x = (jnp.where(begins, first, after) for first, after in zip((t, x), now, strict=True))
+            x = x + (end - t) * jax.lax.switch(branch, kinds, t, x, params)
+            return (end, reset(way.member(member), end, x, params)), x
+
+        x = jnp.stack([impacts[k].x for k in block])
+        rows = begins, times, x, ends, jnp.asarray(members), jnp.array(branches)
+        _, ordered = jax.lax.scan(one, (times[0], x[0]), rows)
+        rates = jnp.stack([impacts[k].guard_rate for k in block])[place]
+        for i, k in enumerate(block):
+            impacts[k] = dataclasses.replace(
+                impacts[k], t=ends[i], x=jnp.where(moved, ordered[i], x[i]), guard_rate=rates[i],
+                index=jnp.where(fits[i], members[i], impacts[k].index), _way=jnp.where(fits[i], route[k], impacts[k]._way),
+            )  # fmt: skip
+    return impacts
 
 
 def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ...]) -> list[int]:
@@ -141,14 +175,17 @@ def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ..
 
 def _content(system: HybridSystem, mode: str) -> tuple:
     """The functions of a mode, and of the transitions that leave it, in their order; as what they are compared by."""
-    leaves, structure = jax.tree.flatten(system.mode(mode))
-    ways = (_functions(system.transitions[i]) for i in system.leaving(mode))
-    return structure, tuple(map(id, leaves)), *ways
+    return _content_of(system.mode(mode)), *(_functions(system.transitions[i]) for i in system.leaving(mode))
 
 
 def _functions(way: Transition) -> tuple:
     """The functions of a transition, wherever it leads from and to; as what they are compared by."""
-    leaves, structure = jax.tree.flatten(dataclasses.replace(way, source="", target=""))
+    return _content_of(dataclasses.replace(way, source="", target=""))
+
+
+def _content_of(tree: PyTree) -> tuple:
+    """The structure of a PyTree and the identities of its leaves."""
+    leaves, structure = jax.tree.flatten(tree)
     return structure, tuple(map(id, leaves))
 
 

@@ -225,3 +225,42 @@ def test_a_sequence_names_guards(five, sequence, message):
     system, x0, _, _ = five
     with pytest.raises(ValueError, match=message):
         hj.ReturnMap(system, sequence=sequence)(x0, DRIVE)
+
+
+@pytest.mark.slow
+def test_events_in_step_are_in_the_order_of_the_sequence():
+    """A mass falls onto two springs, whose heights are equal, and then differ by so little that both events count as one, in
+    either order. From rest at 3/2 each lands at `sqrt(3 - 2 h)`."""
+
+    def move(t, x, heights):
+        return jnp.stack([x[1], jnp.sum(jnp.where(x[2:] > 0.5, 10 * (heights - x[0]), 0)) - 1])
+
+    def energy(t, x, heights):
+        return x[1] ** 2 / 2 + x[0] + jnp.sum(jnp.where(x[2:] > 0.5, 5 * (heights - x[0]) ** 2, 0))
+
+    def change(to):
+        return {"reset": lambda t, x, h, i: x.at[2 + i].set(to), "armed": lambda t, x, h: x[2:] != to}
+
+    system = hj.HybridSystem(
+        {"fall": hj.Mode(move, ("y", "rate"), held=("left", "right"))},
+        (
+            hj.Transition("fall", "fall", guard=lambda t, x, h: x[0] - h, **change(1.0)),
+            hj.Transition("fall", "fall", guard=lambda t, x, h: h - x[0], **change(0.0)),
+        ),
+    )
+    step = hj.ReturnMap(system, section=hj.Section("fall", lambda t, x, h: x[1]))
+    orbit = hj.periodic_orbit(step, jnp.array([1.5, 0.0, 0.0, 0.0]), jnp.zeros(2), conserved=(energy, 1.5))
+    along, level, around = hj.ReturnMap(orbit.system, sequence=orbit.sequence), orbit.params, []
+    for heights in ([0.0, 0.0], [1e-12, 0.0], [0.0, 1e-12]):
+        params = dataclasses.replace(level, params=jnp.array(heights))
+        other = dataclasses.replace(orbit, params=params)
+        arcs = other.sample(5)
+        assert [arc.x[0, 2:].tolist() for arc in arcs] == [[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]
+        energies = [jax.vmap(lambda x, h=params.params: energy(0.0, x, h))(arc.x) for arc in arcs]
+        assert_allclose(jnp.concatenate(energies), 1.5, atol=1e-11)
+        times = jax.jacfwd(
+            lambda h: jnp.stack([each.t for each in along(orbit.x, dataclasses.replace(level, params=h)).impacts])
+        )
+        assert_allclose(times(params.params)[:2], -np.eye(2) / np.sqrt(3), atol=1e-11)
+        around.append(along.monodromy(orbit.x, params))
+        assert_allclose(around[-1], around[0], atol=1e-10)
