@@ -31,7 +31,7 @@ def orbit_table(orbit) -> Table:
     )
     names = orbit.system.mode(orbit.sequence[0]).coordinates
     radius = without_rounding(np.max(np.abs(orbit.multipliers), axis=-1))
-    columns = np.column_stack([orbit.x.reshape(count, -1), orbit.period.ravel(), radius.ravel()])
+    columns = np.column_stack([_state(orbit).reshape(count, -1), orbit.period.ravel(), radius.ravel()])
     residual = orbit.residual.ravel()
     rows = [
         ["..."] if i is None else [*(f"{value:.{digits}g}" for value in columns[i]), f"{residual[i]:.1e}"]
@@ -67,7 +67,7 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
     names, units = orbit.system.mode(orbit.sequence[0]).coordinates, units_of(None, orbit.params, orbit.system)
     digits, dtype = _digits(orbit), orbit.x.dtype
     yield "sequence", " -> ".join(orbit.sequence) + f", {orbit.strides} stride{'s' * (orbit.strides > 1)}", ""
-    for name, value in zip(names, orbit.x, strict=True):
+    for name, value in zip(names, _state(orbit), strict=True):
         yield name, f"{value:+.{digits}g}", units.coordinates.get(name, "")
     yield "period", f"{orbit.period:.{digits}g}", units.time
     multipliers = without_rounding(orbit.multipliers)
@@ -81,6 +81,11 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
     if dtype != np.float64:
         yield "dtype", dtype.name, ""
     yield "result", described_code(orbit.result), ""
+
+
+def _state(orbit) -> np.ndarray:
+    """The state to be shown, in which what is rounding of its largest coordinate is zero."""
+    return without_rounding(orbit.x, np.max(np.abs(orbit.x), axis=-1, keepdims=True, initial=0))
 
 
 def _digits(orbit) -> int:

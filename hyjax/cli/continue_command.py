@@ -32,9 +32,11 @@ from .process import start_jax
 
 def continue_(
     name: Model,
-    where: Annotated[str, typer.Option(help="parameter to vary")],
-    start: Annotated[str, typer.Option("--from", help="its first value, where periodic orbits are searched")],
-    end: Annotated[str, typer.Option("--to", help="its last value")],
+    where: Annotated[str | None, typer.Option(help="parameter to vary")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="its first value, where periodic orbits are searched")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="its last value")] = None,
     param: OtherParam = None,
     strides: Strides = 1,
     sequence: Sequence = None,
@@ -61,6 +63,13 @@ def continue_(
         raise Misuse(f"--step: {step:g} must lie between 1e-9 and 1, a fraction of the interval.")
     cache = start_jax()
     model = load(name, sequence)
+    if where is None or start is None or end is None:
+        _, values = parse_parameters(model, param, levels=True)
+        known = where if where in values else LEVEL if LEVEL in values else next(iter(values))
+        raise Misuse(
+            f"{name}: give --where, --from and --to, the parameter to vary, its first and its last value, as --where {known} "
+            f"--from {start or format(values[known], '.6g')} --to {end or 'VALUE'}."
+        )
     params, values = parse_parameters(
         model, param, {where: parse_finite(start, "--from", unit_of_parameter(model, where))}, levels=True
     )

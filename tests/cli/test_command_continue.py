@@ -127,7 +127,11 @@ def test_a_curve_through_two_of_the_orbits_is_followed_once(command, arch):
     "arguments, message",
     [
         (["--where", "tilt", "--from", "0.01", "--to", "0.02"], "The parameters are: slope"),
-        (["--where", "slope", "--from", "0.01"], "--to"),
+        (
+            ["--where", "slope", "--from", "0.01"],
+            "give --where, --from and --to, the parameter to vary, its first and its last",
+        ),
+        (["--from", "0.02"], "as --where slope --from 0.02 --to VALUE"),
         (["--where", "slope", "--from", "0.01", "--to", "up"], "--to: 'up' is not a number"),
         (["--where", "slope", "--from", "0.01", "--to", "0.02", "--step", "0"], "--step"),
         (["--where", "slope", "--from", "0.01", "--to", "0.02", "--doublings", "-1"], "--doublings"),
@@ -142,3 +146,10 @@ def test_misuse(command, arguments, message, tmp_path):
     ran = command("continue", "simplest_walker", *arguments)
     assert ran.returncode == 2
     assert message in ran.stderr and "Traceback" not in ran.stderr and ran.stdout == ""
+
+
+def test_what_to_vary_of_a_family_is_said(command):
+    """Its energy, from that of the guess: 820 J of 80 kg, by Geyer, Seyfarth and Blickhan."""
+    ran = command("continue", "geyer_walker")
+    assert ran.returncode == 2 and ran.stdout == "" and ran.stderr.count("\n") == 1
+    assert f"as --where conserved --from {820 / (80 * 9.81):.6g} --to VALUE" in ran.stderr

@@ -28,8 +28,14 @@ def orbit():
 
 def test_an_orbit_on_a_line_of_its_own_is_its_table(orbit):
     assert repr(orbit) == str(orbit) and "theta_rate       +0.460341126609" in repr(orbit)
-    # The multiplier along the flow is zero, found with rounding.
+    # The multiplier along the flow is zero, found with rounding, as a coordinate may be.
     assert "multiplier 2     +0\n" in repr(orbit)
+    tiny = eqx.tree_at(lambda orbit: orbit.x, orbit, orbit.x * jnp.array([1.0, -1e-13]))
+    assert "theta_rate       +0\n" in repr(tiny)
+    rows = side_by_side(jax.tree.map(lambda leaf: leaf[None], tiny), "wheel", 100).rows
+    assert [row[2] for row in rows if row[0] == "theta_rate"] == ["+0"]
+    small = eqx.tree_at(lambda orbit: orbit.x, orbit, orbit.x * jnp.array([1.0, -1e-9]))
+    assert "theta_rate       -4.6034112660" in repr(small)
 
 
 def test_a_stride_shows_its_values(orbit):
