@@ -65,6 +65,10 @@ CHANGES = 4
 TINY = 1e-12
 # How far from the start the curvatures of functions are measured.
 BESIDE = 1e-3
+# Multiplications by a matrix that lead to the eigenvector of its largest eigenvalue.
+POWERS = 30
+# A gradient that is zero, beside the curvature.
+FLAT = 1e-9
 # The number of points that the filter keeps; the oldest is dropped first.
 FILTER_SIZE = 32
 
@@ -288,24 +292,30 @@ def after_approach(
     program: NonlinearProgram, start: Array, state: ProgramSearch, sample: Sample, sound: Flag
 ) -> ProgramSearch:
     """The search after a trial on the way to the start. Where the way ends, at the start or where functions are lost, the
-    descent begins; without second derivatives after one more trial, beside that point, which shows the curvatures."""
+    descent begins. Without second derivatives it does so after one more trial, beside that point, which shows the curvatures;
+    with them where the objective is flat at that point alone. From a flat point the search begins beside it, if it is lower
+    there: at a maximum, as by symmetry, or a saddle no gradient leads on."""
     first, probing = state.iterations == 0, state.phase == PROBE
-    known = sample.hessians is not None
     moves = sound & ~probing
-    u = jnp.where(moves, state.trial.u, state.point.u)
     rejected = jnp.where(sound, 0, state.rejected + 1)
     # Not the number of losses one after the other: near the end of the way each second step succeeds.
     stuck = ~probing & ~sound & (first | (state.fraction <= 0.25 ** (SHORTENINGS // 2)))
-    inside = jnp.all((u > program.lower) & (u < program.upper))
-    ends = (moves & jnp.all(u == start)) | (stuck & inside & ~first)
-    begins = ends if known else probing
-    if sample.hessians is not None:
-        bends = jnp.max(jnp.abs(sample.hessians), axis=(1, 2))
+    reached = jnp.where(moves, state.trial.u, state.point.u)
+    inside = jnp.all((reached > program.lower) & (reached < program.upper))
+    ends = (moves & jnp.all(reached == start)) | (stuck & inside & ~first)
+    here = select(probing, state.sample, sample)
+    if here.hessians is not None:
+        bends = jnp.max(jnp.abs(here.hessians), axis=(1, 2))
     else:
         length = largest(state.trial.u - state.point.u)
         turned = jnp.max(jnp.abs(sample.jacobian - state.sample.jacobian), axis=1)
         bends = jnp.where(sound & (length > 0), turned / jnp.where(length > 0, length, 1), 0)
-        sample = select(~probing, sample, state.sample)
+    flat = largest(here.jacobian[0]) <= FLAT * bends[0]
+    begins = probing if here.hessians is None else probing | (ends & ~flat)
+    violation, violation_here = infeasibility(program, sample), infeasibility(program, here)
+    lower = (sample.values[0] < here.values[0]) & (violation <= jnp.maximum(violation_here, EXACT))
+    leaves = probing & sound & flat & lower
+    sample, u = select(~probing | leaves, sample, here), jnp.where(leaves, state.trial.u, reached)
     scale = jnp.where(begins, scale_of(sample, bends), state.scale)
     sample = sample.scaled(scale)
     point = eqx.tree_at(lambda point: point.u, state.point, u)
@@ -326,10 +336,16 @@ def after_approach(
 
 
 def beside(program: NonlinearProgram, point: PrimalDual, sample: Sample) -> PrimalDual:
-    """A point within the bounds at `BESIDE` from one, downhill, at which the gradients show the curvatures."""
+    """A point within the bounds at `BESIDE` from one, downhill, at which the gradients show the curvatures; where these are known
+    already, along the least one of the objective."""
     u, slope = point.u, sample.jacobian[0]
     # Of unlike lengths, so that the curvatures of a difference of unknowns do not cancel.
     lengths = jnp.asarray(BESIDE * (1 - 0.3 * ((0.618 * np.arange(u.size)) % 1)), u.dtype)
+    if sample.hessians is not None:
+        hessian = sample.hessians[0]
+        most = jnp.max(jnp.sum(jnp.abs(hessian), axis=1))
+        nearer = lambda _, v: (w := most * v - hessian @ v) * (BESIDE / jnp.maximum(largest(w), BESIDE**9))
+        lengths = jnp.where(most > 0, jax.lax.fori_loop(0, POWERS, nearer, lengths), lengths)
     step = jnp.clip(jnp.where(slope > 0, -lengths, lengths), (program.lower - u) / 2, (program.upper - u) / 2)
     return eqx.tree_at(lambda point: point.u, point, u + step)
 
@@ -471,8 +487,7 @@ def _with_next_trial(
     )
     way = jnp.where(state.fraction == 1, start, point.u + state.fraction * (start - point.u))
     approach = eqx.tree_at(lambda point: point.u, point, way)
-    if sample.hessians is None:
-        approach = select(state.phase == PROBE, beside(program, point, sample), approach)
+    approach = select(state.phase == PROBE, beside(program, point, sample), approach)
     return select(descending, of_descent, replace(state, trial=select(state.phase <= APPROACH, approach, finish)))
 
 
@@ -497,6 +512,7 @@ def minimum(program: NonlinearProgram, method: InteriorPoint, state: ProgramSear
     moduli = largest(falls(jnp.where(jnp.abs(own) > 1e-4, jnp.sign(own), 0)))
     blocked = (largest(own) > 1e-4) & (jnp.minimum(squares, moduli) <= 1e-2)
     known = jnp.any(state.history.accepted)
+    unknown = jnp.where(known, 0, jnp.nan)
     result = choose(blocked, RESULTS.infeasible, RESULTS.optimum_not_found)
     # A barrier may lead out of the valley in which the search starts.
     worse = state.sample.values[0] > state.first + method.accept * jnp.maximum(1, jnp.abs(state.first))
@@ -511,7 +527,9 @@ def minimum(program: NonlinearProgram, method: InteriorPoint, state: ProgramSear
         point.u, point.slack / scale[1 + e :], point.multipliers * by, point.slack_dual * by[e:], point.low / scale[0],
         point.high / scale[0],
     )  # fmt: skip
-    return Minimum(point, state.sample.scaled(1 / scale), active, error, state.iterations, state.history, result)
+    sample = state.sample.scaled(1 / scale)
+    sample = eqx.tree_at(lambda s: (s.values, s.jacobian), sample, (sample.values + unknown, sample.jacobian + unknown))
+    return Minimum(point, sample, active, error, state.iterations, state.history, result)
 
 
 def codes_of(numbers: Any) -> RESULTS:

@@ -94,8 +94,9 @@ def optimize(
 
     **Returns:** of a plan an `OptimizedPlan`. Else `OptimizedOrbit`: the best of the local optima found, and all starts. Also
     under `jit` and `vmap` with one start and without the comparison with finite differences. Its `result` is `successful`, or for
-    the best start `infeasible`, `optimum_not_found`, or why the first evaluation failed. `ValueError` for arguments that do not
-    fit.
+    the best start `infeasible`, `optimum_not_found`, or why the first evaluation failed. Successful is where the conditions of
+    first order hold; from a start where the gradient is zero, as by a symmetry, the search leaves if the objective falls beside
+    it. `ValueError` for arguments that do not fit.
 
     **Example:**
 

@@ -519,3 +519,51 @@ def test_unknowns_and_starts():
     assert np.all(
         np.sum(np.asarray(spread[1:]) > (np.asarray(program.lower) + np.asarray(program.upper)) / 2, axis=0) == 4
     )
+
+
+WELL = lambda u: -(u[0] ** 2) / 2 + u[0] ** 4 / 4 + u[1] ** 2 / 4
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("second_order", [True, False])
+@pytest.mark.parametrize(
+    ("objective", "limit", "end", "optimum"),
+    [
+        (WELL, 1e3, INF, -1 / 4),
+        (lambda u: 1e-12 * WELL(u), 1e3, INF, -1e-12 / 4),
+        (WELL, 0.5, INF, -7 / 64),
+        (lambda u: -u @ u, 1e3, 1.0, -2.0),
+        (lambda u: u @ u, 1e3, INF, 0.0),
+        (lambda u: 0 * u[0] + 3, 1e3, INF, 3.0),
+    ],
+    ids=["top of wells", "small numbers", "wells and a limit", "top in a box", "bottom", "constant"],
+)
+def test_a_start_where_the_objective_is_flat(objective, limit, end, optimum, second_order):
+    """At the top of a hill, as by symmetry, there is no optimum; the search leaves it. The wells are at 1 and -1; under the limit
+    of one half for the first unknown, the objective there is -1/8 + 1/64."""
+    fn = lambda u: (jnp.stack([objective(u), limit - u[0]]), (None, RESULTS.successful))
+    box = jnp.full(2, end)
+    program = NonlinearProgram(lambda u, _: sampled(fn, u, second_order), -box, box, 0, 1)
+    found = jax.jit(lambda u: minimize(program, InteriorPoint(second_order=second_order), u, u, None))(jnp.zeros(2))
+    assert found.result == RESULTS.successful
+    assert_allclose(found.sample.values[0], optimum, rtol=1e-7, atol=1e-30)
+
+
+@pytest.mark.medium
+def test_a_saddle_is_left_along_the_least_curvature():
+    """Where second derivatives are known: of $u v$ and of a valley that is narrow across."""
+    for objective, optimum in (
+        (lambda u: u[0] * u[1] + jnp.sum(u**4) / 4, -1 / 2),
+        (lambda u: WELL(u) + 40 * u[1] ** 2, -1 / 4),
+    ):
+        fn = lambda u, objective=objective: (objective(u)[None], (None, RESULTS.successful))
+        program = NonlinearProgram(lambda u, _, fn=fn: sampled(fn, u, True), jnp.full(2, -INF), jnp.full(2, INF), 0, 0)
+        found = jax.jit(lambda u, program=program: minimize(program, InteriorPoint(second_order=True), u, u, None))
+        assert_allclose(found(jnp.zeros(2)).sample.values[0], optimum, rtol=1e-9)
+
+
+def test_functions_that_were_never_known_have_no_values():
+    fn = lambda u: (jnp.log(u[:1] - 1), (None, RESULTS.successful))
+    program = NonlinearProgram(lambda u, _: sampled(fn, u, False), jnp.full(2, -INF), jnp.full(2, INF), 0, 0)
+    found = minimize(program, InteriorPoint(second_order=False), jnp.zeros(2), jnp.zeros(2), None)
+    assert found.result == RESULTS.nonfinite and np.all(np.isnan(found.sample.values))
