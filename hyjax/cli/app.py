@@ -57,7 +57,7 @@ class Commands(Mapping[str, Any]):
         module = importlib.import_module(f"...{self.folders[name]}.{name}_command", __name__)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name)(getattr(module, f"{name}_" if keyword.iskeyword(name) else name))
-        command = typer.main.get_command(alone)
+        command: Any = typer.main.get_command(alone)
         command.make_parser = ft.partial(_each_once, command.make_parser)
         return command
 
