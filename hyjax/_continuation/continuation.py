@@ -17,6 +17,7 @@ from .._orbit.problem import Problem
 from .._orbit.verdict import ROUNDING
 from .._results.shown import is_traced
 from .._system.results import RESULTS
+from .._system.types import require_kind
 from .._system.where import one_leaf, Where
 from ..phase.equilibrium import Equilibrium, rounding, size_of
 from .branch import Branch
@@ -84,6 +85,8 @@ def continuation(
     """
     remedy = "Differentiate one of its orbits, by hj.periodic_orbit(orbit.step, orbit.x, params)."
     reason = f"continuation: a branch has no derivatives. {remedy}"
+    wanted = "a hj.PeriodicOrbit, as hj.periodic_orbit returns it, or an equilibrium"
+    require_kind(orbit, PeriodicOrbit | Equilibrium, "continuation", "the first argument", wanted)
     orbit, family = without_derivative(orbit, reason), False
     on_level = isinstance(orbit.params, Level)
     many = not is_traced(orbit) and np.any(orbit.result == RESULTS.not_isolated)

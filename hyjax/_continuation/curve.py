@@ -92,6 +92,7 @@ def _check(method: Any) -> None:
 
 # Value at which a curve ends, or bounds within which it is followed in both directions.
 Stop = float | tuple[float, float]
+_NUMBERS = int | float | np.number | np.ndarray | jax.Array
 
 
 class Interval(NamedTuple):
@@ -397,7 +398,7 @@ def interval_to(stop: Stop, value: Scalar, caller: str, behind: float) -> Interv
     `ValueError` unless `stop` is a number other than `value`, or a pair around it. Traced values are not checked.
     """
     bounds = tuple(stop) if isinstance(stop, tuple | list) else (stop,)
-    if len(bounds) not in (1, 2) or any(np.ndim(each) for each in bounds):
+    if len(bounds) not in (1, 2) or any(np.ndim(each) or not isinstance(each, _NUMBERS) for each in bounds):
         raise ValueError(f"{caller}: stop={stop!r} must be a number or a pair (low, high).")
     known = not any(isinstance(each, jax.core.Tracer) for each in (value, *bounds))
     if known and not all(np.isfinite(each) for each in bounds):

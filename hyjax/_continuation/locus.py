@@ -18,7 +18,7 @@ from .._orbit.problem import Problem
 from .._results.registry import draw
 from .._results.shown import is_traced
 from .._results.table import Table, without_rounding
-from .._system.types import Scalar
+from .._system.types import require_kind, Scalar
 from .._system.where import one_leaf, Where
 from ..phase.equilibrium import rounding
 from .branch import orbit_at, OrbitCurve
@@ -102,6 +102,7 @@ def locus(
 
     Source: Kuznetsov (2004), Sec. 10.2; Thota, Dankowicz (2006), for grazing.
     """
+    require_kind(point, SpecialPoint | EquilibriumPoint, "locus", "the first argument", "one of branch.special_points")
     known, of_equilibria = curves_through(point), isinstance(point, EquilibriumPoint)
     kind = known[0] if kind is None and len(known) == 1 else str(kind)
     if kind not in known:

@@ -17,6 +17,7 @@ from .._orbit.problem import Problem
 from .._orbit.section_search import on_section
 from .._results.shown import is_traced
 from .._system.system import HybridSystem
+from .._system.types import require_kind
 from ..phase.equilibrium import section_through, size_of
 from .branch import Branch
 from .continuation import branch_from, unfolding_of
@@ -88,6 +89,9 @@ def switch_branch(
 
     Source: Kuznetsov (2004), Sec. 10.3.
     """
+    require_kind(
+        point, SpecialPoint | EquilibriumPoint, "switch_branch", "the first argument", "one of branch.special_points"
+    )
     of_equilibria = isinstance(point, EquilibriumPoint)
     if point.kind not in (("hopf",) if of_equilibria else ("period-doubling", "branch-point", "swap")):
         raise ValueError(

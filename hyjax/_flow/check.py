@@ -64,7 +64,12 @@ def _is_opaque(leaf) -> bool:
 
 def check_state(x: State, dimension: int, mode: str) -> Array:
     """The state as a floating-point array of the mode's dimension; `ValueError` otherwise."""
-    x = x if isinstance(x, jax.Array) else jnp.asarray(x)
+    try:
+        x = x if isinstance(x, jax.Array) else jnp.asarray(x)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"state: {x!r} is no array of numbers. Give shape ({dimension},), one for each coordinate."
+        ) from None
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(
             f"state: {x} has dtype {x.dtype.name}; a state is a floating array. Write 1.0 for 1, or x.astype(float)."
@@ -77,6 +82,18 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
     if _concrete(x) and not np.all(np.isfinite(np.asarray(x))):
         raise ValueError(f"state: {x} is not finite. Give finite numbers.")
     return x
+
+
+def check_times(t: float | Array, dtype, caller: str, name: str, ndim: int) -> Array:
+    """A time, or `ndim` axes of times, as an array; `ValueError` for anything else."""
+    try:
+        times = jnp.asarray(t, dtype)
+    except (TypeError, ValueError):
+        times = None
+    if times is None or times.ndim != ndim:
+        wanted = "numbers in one dimension" if ndim else "one number. Use jax.vmap for several"
+        raise ValueError(f"{caller}: {name}={t!r} must be {wanted}.")
+    return times
 
 
 def sized(system: HybridSystem, t: Time, x: State, params: Params) -> HybridSystem:

@@ -24,9 +24,9 @@ from .._results.failure import raise_failure
 from .._results.working import warn
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
-from .check import check_mode, check_params, check_state, sized
+from .check import check_mode, check_params, check_state, check_times, sized
 from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents, taken_with
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
@@ -92,7 +92,7 @@ def simulate(
         raise ValueError("simulate: times= needs the arcs: simulate with record=True.")
     if not isinstance(record, bool):
         record = _as_arrays(record)
-    times = None if times is None else jnp.asarray(times, x0.dtype)
+    times = None if times is None else check_times(times, x0.dtype, "simulate", "times", 1)
     run = lambda automaton: run_simulation(automaton, x0, mode, t0, t1, params, max_jumps, integrator, times, record)
     # To examine the order of events that fall together is a fifth of the program of a system of contacts, and rarely needed:
     # where numbers are known, a first run does not.
@@ -179,13 +179,16 @@ def check_simulation(
 ) -> tuple[HybridSystem, Time, State, Time, Params, Integrators]:
     """Check the arguments of `simulate`. **Returns:** `(system, t0, x0, t1, params, integrator)`, the numbers as arrays; the
     system knows the sizes of its families."""
+    require_kind(
+        system, HybridSystem, "simulate", "the first argument", "a hj.HybridSystem, as the system of a map or a model"
+    )
     params = check_params(params)
     x0 = check_state(x0, system.mode(mode).dimension, mode)
     integrator = for_modes(system, integrator)
     integrator.tolerances(x0.dtype)
     if not isinstance(max_jumps, int) or max_jumps < 0:
         raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
-    t0, t1 = jnp.asarray(t0, x0.dtype), jnp.asarray(t1, x0.dtype)
+    t0, t1 = (check_times(t, x0.dtype, "simulate", name, 0) for t, name in ((t0, "t0"), (t1, "t1")))
     system = sized(system, t0, x0, params)
     for name, each in system.modes.items():
         check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)

@@ -50,8 +50,15 @@ class Constraint(eqx.Module):
                 f"Constraint {self.name!r}: give either `equals`, or `at_least`, `at_most` or both; not equals={equals}, "
                 f"at_least={at_least}, at_most={at_most}."
             )
-        limit = lambda value: None if value is None else jnp.asarray(value, jnp.result_type(float))
-        self.equals, self.at_least, self.at_most = limit(equals), limit(at_least), limit(at_most)
+        limits = equals, at_least, at_most
+        try:
+            arrays = [None if value is None else jnp.asarray(value, jnp.result_type(float)) for value in limits]
+        except (TypeError, ValueError):
+            given = [value for value in limits if value is not None]
+            raise ValueError(
+                f"Constraint {self.name!r}: a limit must be a number or an array, not of {given}."
+            ) from None
+        self.equals, self.at_least, self.at_most = arrays
         for name_, value in (("equals", self.equals), ("at_least", self.at_least), ("at_most", self.at_most)):
             if is_concrete(value) and not np.all(np.isfinite(np.asarray(value))):
                 raise ValueError(f"Constraint {self.name!r}: {name_}={value} must be finite.")

@@ -31,6 +31,7 @@ from .._results.failure import raise_failure
 from .._results.shown import one_of_batch, require_known
 from .._results.working import working
 from .._system.results import RESULTS
+from .._system.types import require_kind
 from .._system.where import leaf_names, one_leaf, Where
 from .constraint import Constraint, is_concrete
 from .follow_plan import follow_plan, NOT_FOUND, plan_branch, PlanCurve, SUCCESSFUL
@@ -92,6 +93,9 @@ def follow_optimum(
     Source: Guddat, Guerra Vazquez, Jongen (1990), *Parametric Optimization*, ch. 2-4.
     """
     require_known("follow_optimum", gait, stop, remedy="Call it outside.")
+    require_kind(
+        gait, OptimizedOrbit | OptimizedPlan, "follow_optimum", "the first argument", "what hj.optimize returns"
+    )
     one_of_batch("follow_optimum", gait.value, "gaits")
     if gait.result != RESULTS.successful:
         raise ValueError("follow_optimum: the gait is no optimum: see its `result`.")

@@ -19,6 +19,7 @@ from .._results.shown import is_traced
 from .._results.working import working
 from .._sweep.workers import threads_here, Workers
 from .._system.results import RESULTS, SolveError
+from .._system.types import require_kind
 from .._system.where import Where
 from ..control.held_inputs import Plan
 from .constraint import all_constraints, check_number, Constraint, Objective
@@ -112,6 +113,9 @@ def optimize(
 
     Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; the derivatives are those of `periodic_orbit`.
     """
+    require_kind(
+        objective, Callable, "optimize", "objective", "a function (orbit, params) -> number, see hj.objectives"
+    )
     if isinstance(orbit, Plan):
         one = isinstance(starts, int) and starts == 1
         given = not one, shooting != SingleShooting(), integrator is not None, executor is not None
@@ -119,6 +123,8 @@ def optimize(
             name = ("starts", "shooting", "integrator", "executor")[given.index(True)]
             raise ValueError(f"optimize: {name}= is of the search from an orbit; a plan is searched from itself.")
         return optimize_plan(orbit, objective, where, constraints, bounds, method, throw)
+    wanted = "a hj.PeriodicOrbit, as hj.periodic_orbit returns it, or a hj.control.Plan"
+    require_kind(orbit, PeriodicOrbit, "optimize", "the first argument", wanted)
     if where is None:
         raise ValueError("optimize: an orbit needs where=, the parameters that vary, as lambda p: p.push_off.")
     program, lanes, origin = _prepare(

@@ -10,7 +10,7 @@ same sign may be neighbours too: the way from one orbit to the next must have th
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -26,7 +26,7 @@ from .._orbit.orbit import PeriodicOrbit, run_orbit
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
 from .._results.failure import codes_only
 from .._system.results import choose, RESULTS
-from .._system.types import Flag, Params, Scalar
+from .._system.types import Flag, Params, require_kind, Scalar
 from .._system.where import leaf_names, selected_leaves, Where, with_leaves
 from .constraint import Constraint, Objective
 from .nonlinear_program import Sample, sampled
@@ -118,11 +118,12 @@ def pairs_of(pairs: Bounds, count: int, caller: str, name: str) -> list:
     """A pair or `None` for each parameter; for one parameter the pair alone will do. `ValueError` for another number."""
     if pairs is None:
         return [None] * count
+    require_kind(pairs, Iterable, caller, name, "a pair (low, high), or a list of pairs")
     given = list(pairs)
     pair = len(given) == 2 and all(each is None or np.ndim(each) == 0 for each in given)
     if count == 1 and pair and given != [None, None]:
         given = [tuple(given)]
-    if len(given) != count or not all(each is None or len(each) == 2 for each in given):
+    if len(given) != count or not all(each is None or np.shape(each)[:1] == (2,) for each in given):
         raise ValueError(
             f"{caller}: {name}={pairs} must hold a pair, or None, for each of the {count} parameters that are selected, in their "
             "order."

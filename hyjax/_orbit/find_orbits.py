@@ -12,7 +12,7 @@ from .._flow.integrator import Integrator
 from .._results.shown import require_known, Shown
 from .._results.working import warn, working
 from .._system.results import RESULTS, SolveError
-from .._system.types import Params
+from .._system.types import Params, require_kind
 from .orbit import PeriodicOrbit
 from .return_map import require_map, ReturnMap
 from .search import Batch, Region, search, solve_batch
@@ -161,6 +161,9 @@ def find_orbits(
     """
     require_map(step, "find_orbits")
     require_known("find_orbits", step, params, region)
+    require_kind(method, AbstractShooting, "find_orbits", "method", "hj.SingleShooting() or hj.MultipleShooting()")
+    if np.ndim(region) not in (1, 2) or len(region) != 2:
+        raise ValueError(f"find_orbits: region={region!r} must be a pair of states (low, high).")
     low, high = (np.asarray(bound) for bound in region)
     if not isinstance(max_starts, int) or max_starts < 1:
         raise ValueError(f"find_orbits: max_starts={max_starts!r} must be an integer of at least 1.")

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.check import check
+from .._flow.check import check, check_state
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
 from .._system.section import Stroboscope
-from .._system.types import Params, State
+from .._system.types import Params, require_kind, State
 from .level import Level, on_level, Quantity
 from .one_orbit import run_one_orbit
 from .orbit import LastIterate, PeriodicOrbit
@@ -84,6 +84,9 @@ def periodic_orbit(
     Source: Bhounsule (2014), Sec. 2; the derivatives are those of the implicit function theorem.
     """
     require_map(step, "periodic_orbit")
+    require_kind(method, AbstractShooting, "periodic_orbit", "method", "hj.SingleShooting() or hj.MultipleShooting()")
+    if np.ndim(guess) != 2:
+        guess = check_state(guess, step.system.mode(step.mode).dimension, step.mode)
     guess, strides = jnp.asarray(guess), step.strides
     if conserved is not None:
         step, params = _on_level(step, guess, params, conserved)

@@ -10,7 +10,7 @@ from .._flow.section_map import check_section, Crossing, crossing_of, jacobian_o
 from .._results.failure import raise_failure
 from .._system.section import Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem
-from .._system.types import Matrix, Params, State, Time
+from .._system.types import Matrix, Params, require_kind, State, Time
 from .stride import jacobian_of_stride, monodromy_of_stride, Stride, traced_stride
 
 _NAN = "With throw=False the matrix is returned, with NaN where the map fails."
@@ -72,8 +72,7 @@ class ReturnMap(eqx.Module):
         max_jumps: int = 100,
         integrator: IntegratorLike | None = None,
     ):
-        if not isinstance(system, HybridSystem):
-            raise ValueError(f"ReturnMap: {system!r} must be a hj.HybridSystem.")
+        require_kind(system, HybridSystem, "ReturnMap", "the first argument", "a hj.HybridSystem")
         if (sequence is None) == (section is None):
             raise ValueError(
                 f"ReturnMap: give either sequence= or section=, not {'both' if sequence is not None else 'neither'}."
@@ -197,7 +196,4 @@ class ReturnMap(eqx.Module):
 
 def require_map(step: ReturnMap, caller: str) -> None:
     """`ValueError` for what is no return map, such as the system itself."""
-    if not isinstance(step, ReturnMap):
-        raise ValueError(
-            f"{caller}: the first argument must be a hj.ReturnMap(system, sequence=...), not {type(step).__name__}."
-        )
+    require_kind(step, ReturnMap, caller, "the first argument", "a hj.ReturnMap(system, sequence=...)")

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .._flow.integrator import pushable
 from .._system.results import choose, RESULTS
-from .._system.types import Params
+from .._system.types import Params, require_kind
 from .._system.where import with_leaves
 from .orbit import PeriodicOrbit
 from .problem import Problem, shifts_phase
@@ -16,7 +16,10 @@ from .stride import run_stride, Stride
 
 
 def require_one(orbit: PeriodicOrbit, caller: str) -> None:
-    """`ValueError` for a batch of orbits; its message begins with `caller`."""
+    """`ValueError` for a batch of orbits, and for what is no orbit; its message begins with `caller`."""
+    require_kind(
+        orbit, PeriodicOrbit, caller, "the first argument", "a hj.PeriodicOrbit, as hj.periodic_orbit returns it"
+    )
     if orbit.x.ndim > 1:
         raise ValueError(
             f"{caller}: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0], or use jax.vmap."

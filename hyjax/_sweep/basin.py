@@ -26,7 +26,7 @@ from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import choose, RESULTS
 from .._system.system import Guard
-from .._system.types import Params, State
+from .._system.types import Params, require_kind, State
 from .._system.where import Where, with_leaves
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
@@ -252,6 +252,9 @@ def basin(
 
 def _checked_axes(axes: Mapping[str, Any], coordinates: tuple[str, ...] | None) -> dict[str, np.ndarray]:
     """The axes as arrays; `ValueError` where they cannot be used, or are not the given coordinates."""
+    require_kind(
+        axes, Mapping, "basin", "axes", 'a dictionary from name to values, such as {"theta": jnp.linspace(0, 1, 50)}'
+    )
     values = {name: np.asarray(axis, float) for name, axis in axes.items()}
     for name, axis in values.items():
         if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):

@@ -92,8 +92,11 @@ def _real(leaf: Any) -> np.dtype:
 
 def checked_axis(name: str, axis: Any, dtype) -> np.ndarray:
     """The values of an axis; `ValueError` unless they are finite and different."""
-    axis = np.asarray(axis, dtype)
-    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+    try:
+        axis = np.asarray(axis, dtype)
+    except (TypeError, ValueError):
+        axis = np.asarray(axis)
+    if axis.dtype != dtype or axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
         raise ValueError(f"values: the values of {name} must be finite numbers in one dimension, not {axis!r}.")
     if len(np.unique(axis)) < len(axis):
         raise ValueError(f"values: a value of {name} occurs twice. Give each once.")

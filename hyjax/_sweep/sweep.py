@@ -35,7 +35,7 @@ from .._results.installed import version
 from .._results.labels import units_of
 from .._results.shown import require_known
 from .._system.results import nan_unless, RESULTS
-from .._system.types import Params
+from .._system.types import Params, require_kind
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .batches import BatchMap, block_width
 from .chunks import ChunkSolver, solve_in_memory, solve_in_store, Sweep
@@ -285,6 +285,8 @@ def sweep(
     (1977).
     """
     require_known("sweep", start, values, prescribed)
+    wanted = "a hj.PeriodicOrbit, as hj.periodic_orbit returns it, or a hj.Branch"
+    require_kind(start, PeriodicOrbit | Branch, "sweep", "the first argument", wanted)
     orbit = start.orbit(first_point(start)) if isinstance(start, Branch) else start
     if orbit.period.ndim:
         raise ValueError(f"sweep: start is a batch of {len(orbit)} orbits. Take one of them, such as orbits[0].")

@@ -15,8 +15,9 @@ Number = Callable[[Params], Scalar] | Array | float | int
 
 
 def plain_number(value: Number) -> Number:
-    """A number of Python, with which a system has a hash."""
-    return value if callable(value) or isinstance(value, jax.core.Tracer) else float(value)
+    """A number as one of Python, with which a system has a hash; anything else as it is."""
+    single = isinstance(value, int | float) or getattr(value, "shape", None) == ()
+    return float(value) if single and not isinstance(value, jax.core.Tracer) else value
 
 
 class Clock(eqx.Module):
@@ -35,7 +36,7 @@ class Clock(eqx.Module):
             value = getattr(self, name)
             if callable(value) or isinstance(value, jax.core.Tracer):
                 continue
-            if not least < value < math.inf:
+            if not (isinstance(value, float) and least < value < math.inf):
                 need = "positive and finite" if name == "period" else "finite"
                 raise ValueError(f"every: {name}={value!r} must be {need}, or a function of the parameters.")
 

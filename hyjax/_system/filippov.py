@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from .per_mode import number, PerMode
 from .results import choose, RESULTS
 from .system import Guard, HybridSystem, Mode, Reset, Transition, unchanged, VectorField
-from .types import Flag, Matrix, Params, Scalar, State, Time
+from .types import Flag, Matrix, Params, require_kind, Scalar, State, Time
 
 # For each surface on which side of it a flow is: 1 or -1, or 0 on the surface.
 Signs = tuple[int, ...]
@@ -79,11 +79,12 @@ def filippov(
     *Dynamics and Bifurcations of Non-Smooth Mechanical Systems*, for the saltation matrices; Alexander, Seidman (1998), *Sliding
     modes in intersecting switching surfaces, I: blending*, Houston J. Math. 24, for the bilinear combination.
     """
+    require_kind(fields, Mapping, "filippov", "fields", "a dictionary, as {1: above, -1: below}")
     surfaces = surface if isinstance(surface, tuple) else (surface,)
     given = {key if isinstance(key, tuple) else (key,): field for key, field in fields.items()}
     count = len(surfaces)
-    if count not in (1, 2):
-        raise ValueError(f"filippov: surface must be one function or a tuple of two, not of {count}.")
+    if count not in (1, 2) or not all(callable(each) for each in surfaces):
+        raise ValueError(f"filippov: surface={surface!r} must be one function h(t, x, params), or a tuple of two.")
     if set(given) != set(itertools.product((1, -1), repeat=count)):
         keys = "{1: above, -1: below}" if count == 1 else "of the keys (1, 1), (1, -1), (-1, 1) and (-1, -1)"
         raise ValueError(f"filippov: fields must be {keys}; got the keys {list(fields)}.")

@@ -72,9 +72,10 @@ class Stroboscope(eqx.Module):
     phase: Number = eqx.field(converter=plain_number, default=0.0)
 
     def __check_init__(self):
-        if not callable(self.period) and not self.period > 0:
+        known = lambda value: not callable(value) and not isinstance(value, jax.core.Tracer)
+        if known(self.period) and not (isinstance(self.period, float) and 0 < self.period < math.inf):
             raise ValueError(f"Stroboscope: period={self.period!r} must be positive, or a function T(params).")
-        if not callable(self.phase) and not isinstance(self.phase, jax.core.Tracer) and not math.isfinite(self.phase):
+        if known(self.phase) and not (isinstance(self.phase, float) and math.isfinite(self.phase)):
             raise ValueError(
                 f"Stroboscope: phase={self.phase!r} must be a finite time, or a function of the parameters."
             )

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .every import Clock, Number
-from .types import Flag, Params, Scalar, State, Time
+from .types import Flag, Params, require_kind, Scalar, State, Time
 
 VectorField = Callable[[Time, State, Params], State]
 Guard = Callable[[Time, State, Params], Scalar | Float[Array, " members"]]
@@ -24,6 +24,17 @@ Armed = Callable[[Time, State, Params], Flag | Bool[Array, " members"]]
 # `label(held, x)`, a name that depends on the state; and `read_sequence(system, sequence)`, for sequences of such names: a system
 # whose modes they are, and the sequence of its modes.
 Domain = Callable[[Time, State, Params], Scalar | Float[Array, " limits"]]
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    """Names or units in their order, of which one may be a text by itself. `ValueError` for what has no order, or no entries."""
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, Mapping | Set) or not isinstance(given, Iterable):
+        raise ValueError(
+            f"Mode: coordinates, units and held are tuples of texts, such as ('theta', 'theta_rate'); got {given!r}."
+        )
+    return tuple(given)
 
 
 class Mode(eqx.Module):
@@ -61,17 +72,18 @@ class Mode(eqx.Module):
     """
 
     vector_field: VectorField
-    coordinates: tuple[str, ...] = eqx.field(static=True, converter=tuple)
+    coordinates: tuple[str, ...] = eqx.field(static=True, converter=_texts)
     domain: Domain | None = None
-    units: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
-    held: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
+    units: tuple[str, ...] = eqx.field(static=True, converter=_texts, default=())
+    held: tuple[str, ...] = eqx.field(static=True, converter=_texts, default=())
     # Whether the vector field has rates of all coordinates: once they are appended.
     _whole: bool = eqx.field(static=True, default=False)
 
     def __post_init__(self):
-        if self.held and not self._whole and callable(self.vector_field):
-            self.vector_field = eqx.Partial(with_rest, self.vector_field, len(self.held))
-            self.coordinates, self._whole = (*self.coordinates, *self.held), True
+        held = _texts(self.held)  # equinox converts fields after this method
+        if held and not self._whole and callable(self.vector_field):
+            self.vector_field = eqx.Partial(with_rest, self.vector_field, len(held))
+            self.coordinates, self._whole = (*_texts(self.coordinates), *held), True
 
     def __check_init__(self):
         if self.domain is not None and not callable(self.domain):
@@ -318,6 +330,13 @@ class HybridSystem(eqx.Module):
     def __init__(
         self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition], time_unit: str = ""
     ):
+        require_kind(
+            modes, Mapping, "HybridSystem", "modes", "a dictionary from name to hj.Mode, such as {'swing': mode}"
+        )
+        if isinstance(transitions, Mapping | str) or not isinstance(transitions, Iterable):
+            raise ValueError(
+                f"HybridSystem: transitions must be a tuple of hj.Transition, not {type(transitions).__name__}."
+            )
         self.names = tuple(modes)
         self._modes = tuple(modes.values())
         self.transitions = _in_modes(transitions, self.names)
@@ -518,7 +537,7 @@ class HybridSystem(eqx.Module):
     def passes(self, sequence: tuple[str, ...]) -> list[tuple[int, int | None]]:
         """The transitions along a closed sequence of modes, as `_between` gives them. `ValueError` for one that is missing or
         ambiguous."""
-        if isinstance(sequence, str) or not sequence:
+        if not isinstance(sequence, tuple | list) or not sequence:
             raise ValueError(f"sequence: give a tuple of mode names, such as ('swing',); got {sequence!r}.")
         following = (*sequence[1:], sequence[0])
         return [self._between(mode, after) for mode, after in zip(sequence, following, strict=True)]

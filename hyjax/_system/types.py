@@ -1,6 +1,6 @@
-"""Type aliases of time, state, parameters and matrices, with their shapes."""
+"""Type aliases of time, state, parameters and matrices, with their shapes; and what an argument has to be."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
@@ -12,3 +12,10 @@ Flag: TypeAlias = Bool[Array, ""]
 Count: TypeAlias = Int[Array, ""]
 # Any PyTree: every number that one could sweep or differentiate is an array leaf of it.
 Params: TypeAlias = PyTree
+
+
+def require_kind(given: Any, kind: Any, caller: str, argument: str, wanted: str) -> None:
+    """`ValueError` for an argument that is no instance of the class `kind`, or union of classes; its message says what is
+    `wanted`."""
+    if not isinstance(given, kind):
+        raise ValueError(f"{caller}: {argument} must be {wanted}, not {type(given).__name__}.")

@@ -36,6 +36,8 @@ def free_leaves(where: Where, params: Params) -> tuple[int, ...]:
 def selected_leaves(where: Where, params: Params, scalars: bool = False) -> tuple[int, ...]:
     """Indices of the leaves that the lens selects. `ValueError` unless these are leaves, each selected once, and with `scalars`
     each a number."""
+    if not callable(where):
+        raise ValueError(f"where={where!r} must be a function of the parameters, such as lambda params: params.slope.")
     leaves, tree = jax.tree.flatten(params)
     # Objects without arithmetic, in the place of the leaves.
     placeholders = [SimpleNamespace(index=i, name=name) for i, name in enumerate(leaf_names(params))]

@@ -16,6 +16,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import uses_time
 from .._orbit.stride import run_stride
 from .._system.results import RESULTS
+from .._system.types import require_kind
 from .disturbance import Disturbance, NONE
 from .enclosed_step import widened
 from .event import product
@@ -153,6 +154,9 @@ class EnclosedMap:
         reduced: bool = False,
         coordinates: tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]] | None = None,
     ):
+        require_kind(
+            orbit, PeriodicOrbit, "certify", "the first argument", "a hj.PeriodicOrbit, as hj.periodic_orbit returns it"
+        )
         if orbit.period.ndim:
             raise ValueError("certify: this is a batch of orbits; give one of them, orbit[i].")
         if not bool(orbit.result == RESULTS.successful):

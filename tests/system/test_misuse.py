@@ -264,3 +264,80 @@ def test_parameters_of_any_number_and_text():
     given |= {"jit": jax.jit(jnp.sin), "partial": ft.partial(jnp.multiply, 2.0), "ufunc": np.sin, "max": jnp.maximum}
     run = hj.simulate(hj.HybridSystem({"free": grow}, ()), jnp.ones(1), given, mode="free", t1=1.0)
     assert abs(float(run.final[0]) - float(jnp.e)) < 1e-13
+
+
+BELOW = lambda t, x, p: -jnp.ones_like(x)
+SLOPE = lambda p: p.slope
+# Calls by the argument that is of another type, and what the message names.
+OF_ANOTHER_TYPE = {
+    "coordinates": (lambda bad: hj.Mode(FIELD, bad), "tuples of texts"),
+    "units": (lambda bad: hj.Mode(FIELD, ("y",), units=bad), "tuples of texts"),
+    "held": (lambda bad: hj.Mode(FIELD, ("y",), held=bad), "tuples of texts"),
+    "modes": (lambda bad: hj.HybridSystem(bad, ()), "modes must be a dictionary"),
+    "transitions": (lambda bad: hj.HybridSystem({"free": FREE}, bad), "transitions must be a tuple"),
+    "sequence": (lambda bad: hj.ReturnMap(simplest_walker.system, sequence=bad), "tuple of mode names"),
+    "clock": (lambda bad: hj.every(bad, SAME), "every: period="),
+    "stroboscope": (lambda bad: hj.Stroboscope("free", bad), "Stroboscope: period="),
+    "fields": (lambda bad: hj.filippov(bad, GUARD, ("y",)), "fields must be a dictionary"),
+    "surface": (lambda bad: hj.filippov({1: FIELD, -1: BELOW}, bad, ("y",)), "surface=.* must be one function"),
+    "limit": (lambda bad: hj.Constraint(hj.objectives.period, at_most=bad), "a limit must be a number"),
+    "guess": (lambda bad: hj.periodic_orbit(simplest_walker.step, bad, PARAMS), "is no array of numbers"),
+    "method": (lambda bad: hj.periodic_orbit(simplest_walker.step, START, PARAMS, method=bad), "SingleShooting()"),
+    "region": (lambda bad: hj.find_orbits(simplest_walker.step, PARAMS, region=bad), "pair of states"),
+    "simulated": (lambda bad: hj.simulate(bad, START, PARAMS, mode="swing", t1=1.0), "must be a hj.HybridSystem"),
+    "start": (
+        lambda bad: hj.simulate(simplest_walker.system, bad, PARAMS, mode="swing", t1=1.0),
+        "no array of numbers",
+    ),
+    "end": (lambda bad: hj.simulate(simplest_walker.system, START, PARAMS, mode="swing", t1=bad), "t1=.* one number"),
+    "times": (
+        lambda bad: hj.simulate(simplest_walker.system, START, PARAMS, mode="swing", t1=1.0, times=bad),
+        "times=.* numbers in one dimension",
+    ),
+    "axes": (lambda bad: hj.basin(simplest_walker.step, PARAMS, axes=bad), "axes must be a dictionary"),
+    "continued": (lambda bad: hj.continuation(bad, where=SLOPE, stop=1.0), "must be a hj.PeriodicOrbit"),
+    "switched": (lambda bad: hj.switch_branch(bad, stop=1.0), "one of branch.special_points"),
+    "followed": (lambda bad: hj.locus(bad, where=SLOPE, stop=1.0), "one of branch.special_points"),
+    "swept": (lambda bad: hj.sweep(bad, where=SLOPE, values=jnp.ones(1)), "must be a hj.PeriodicOrbit"),
+    "optimized": (lambda bad: hj.optimize(bad, hj.objectives.period, where=SLOPE), "must be a hj.PeriodicOrbit"),
+    "optimum": (lambda bad: hj.follow_optimum(bad, where=SLOPE, stop=1.0), "what hj.optimize returns"),
+    "feedback": (lambda bad: hj.control.stride_feedback(bad, where=SLOPE), "must be a hj.PeriodicOrbit"),
+    "response": (lambda bad: hj.phase.phase_response(bad), "must be a hj.PeriodicOrbit"),
+    "certified": (lambda bad: hj.certify.attracting(bad), "must be a hj.PeriodicOrbit"),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER_TYPE)
+def test_an_argument_of_another_type(name):
+    """A dictionary or a text where none is meant, and an object."""
+    call, message = OF_ANOTHER_TYPE[name]
+    right = {"modes": dict, "fields": dict, "axes": dict, "coordinates": str, "units": str, "held": str}.get(
+        name, tuple
+    )
+    for bad in ({"slope": 1.0}, object(), "slope"):
+        if not isinstance(bad, right):
+            with pytest.raises(ValueError, match=message):
+                call(bad)
+
+
+def test_of_an_orbit_the_argument_of_another_type():
+    params = rimless_wheel.Params()
+    orbit = hj.periodic_orbit(rimless_wheel.step, rimless_wheel.guess(params), params)
+    period = hj.objectives.period
+    for call, message in [
+        (lambda bad: hj.continuation(orbit, where=bad, stop=0.3), "where=.* must be a function of the parameters"),
+        (lambda bad: hj.continuation(orbit, where=SLOPE, stop=bad), "stop=.* must be a number or a pair"),
+        (lambda bad: hj.sweep(orbit, where=bad, values=jnp.ones(1)), "where=.* must be a function of the parameters"),
+        (lambda bad: hj.sweep(orbit, where=SLOPE, values=bad), "must be finite numbers in one dimension"),
+        (lambda bad: hj.optimize(orbit, bad, where=SLOPE), "objective must be a function"),
+        (lambda bad: hj.optimize(orbit, period, where=SLOPE, bounds=bad), "bounds.* pair"),
+    ]:
+        for bad in ("slope", {"slope": "0.2:0.3"}, object()):
+            with pytest.raises(ValueError, match=message):
+                call(bad)
+
+
+def test_a_text_is_one_name():
+    mode = hj.Mode(FIELD, "angle", units="rad")
+    assert (mode.coordinates, mode.units) == (("angle",), ("rad",))
+    assert hj.Mode(FIELD, "angle", held="open").coordinates == ("angle", "open")
