@@ -16,8 +16,9 @@ Number = Callable[[Params], Scalar] | Array | float | int
 
 def plain_number(value: Number) -> Number:
     """A number as one of Python, with which a system has a hash; anything else as it is."""
-    single = isinstance(value, int | float) or getattr(value, "shape", None) == ()
-    return float(value) if single and not isinstance(value, jax.core.Tracer) else value
+    if callable(value) or isinstance(value, jax.core.Tracer):
+        return value
+    return float(value) if isinstance(value, int | float) or getattr(value, "shape", None) == () else value
 
 
 class Clock(eqx.Module):
