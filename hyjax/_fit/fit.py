@@ -30,7 +30,7 @@ from .._system.section import Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where
-from .alignment import match
+from .alignment import match, MOST
 from .fitted import Fitted, fitted_of
 from .gauss_newton import Free
 from .least_squares import Division, FitProblem, RecordStart, solve, TINY
@@ -181,8 +181,8 @@ def fit(
     return raise_failure("fit", found, remedy=REMEDY) if throw else found
 
 
-# Fits with the matching of the fit before.
-ROUNDS = 5
+# Fits with the matching of the fit before; and the most rows before each of which an event is passed on trial.
+ROUNDS, FEW_ROWS = 5, 40
 REMEDY = "With throw=False the fit is returned, with the code in `result`."
 
 
@@ -332,8 +332,38 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
         whole = solved(nothing, best.values[None] / found.problem.unknowns.scale)
         pays = _ended(whole) and _marked_square(best) >= float(whole.mean_square)
         best = dataclasses.replace(whole, matching=shown(nothing)) if pays else best
-    astray = _ended(best) and (_events_off(best, beyond_noise=True) or _events_left(best, labels))
-    return dataclasses.replace(best, result=RESULTS.unmatched_events) if astray else best
+    if _astray(best, labels):
+        best = _with_events_passed(solved, best, labels, guesses)
+    return dataclasses.replace(best, result=RESULTS.unmatched_events) if _astray(best, labels) else best
+
+
+def _with_events_passed(solved: Callable, best: Fitted, labels: list, guesses) -> Fitted:
+    """The fit with events of the model passed one by one, each where that lowers the residuals most, if it follows the data then;
+    else `best`. So an error of the guess that is as large as what an event more or less makes does not matter."""
+    marks = (Matching({}, ()),) * len(best.records)
+    rows = [
+        (k, row) for k, each in enumerate(best.records) for row, label in enumerate(each.labels) if label is not None
+    ]
+    least = np.inf
+    for _ in range(MOST if len(rows) <= FEW_ROWS else 0):
+        tried = []
+        for k, row in rows:
+            own = marks[k]._replace(skips={**marks[k].skips, row: marks[k].skips.get(row, 0) + 1})
+            own = (*marks[:k], own, *marks[k + 1 :])
+            other = dataclasses.replace(solved(own, guesses), matching=shown(own))
+            tried.append((_marked_square(other) if _ended(other) else np.inf, own, other))
+        square, marks, other = min(tried, key=lambda each: each[0])
+        if not square < least:
+            break
+        if not _astray(other, labels):
+            return other
+        least = square
+    return best
+
+
+def _astray(fit: Fitted, labels: list) -> bool:
+    """Whether a fit that ended does not follow the events."""
+    return _ended(fit) and (_events_off(fit, beyond_noise=True) or _events_left(fit, labels))
 
 
 def _ended(fit: Fitted) -> bool:

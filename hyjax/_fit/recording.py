@@ -1,6 +1,7 @@
 """Recorded data as arrays: a table of instants, in time, each an event or a sample between events."""
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,7 +85,7 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
     **Arguments:** `known`: names that have no unit in brackets, whatever they look like.
     """
     if isinstance(data, str | Path):
-        data = needed("pandas", "data", "Tables in files").read_csv(data)
+        data = _table_of(data)
     if hasattr(data, "data_vars"):
         if len(data.sizes) != 1:
             raise ValueError(
@@ -112,6 +113,23 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
             raise ValueError(f"fit: two columns have the name {own!r}.")
         columns[own], units[own] = column, unit or ""
     return columns, {name: unit for name, unit in units.items() if unit}
+
+
+def _table_of(path: str | Path) -> Any:
+    """The table of a CSV file. `ValueError` for one that pandas does not read, and for rows that are longer than the first."""
+    pandas = needed("pandas", "data", "Tables in files")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        try:
+            names = pandas.read_csv(path, nrows=0).columns
+            if len(names) == 1 and (others := [each for each in (";", "\t") if each in str(names[0])]):
+                raise ValueError(
+                    f"fit: {path}: columns are separated by {others[0]!r}. Give the table, pandas.read_csv(path, "
+                    f"sep={others[0]!r}); of numbers with a decimal comma with decimal=','."
+                )
+            return pandas.read_csv(path, index_col=False)
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError, pandas.errors.ParserWarning) as error:
+            raise ValueError(f"fit: {path}: {' '.join(str(error).split())}") from None
 
 
 def known_names(system: HybridSystem, observed: Mapping[str, Any]) -> set[str]:
@@ -189,7 +207,15 @@ def _numbers(column: Any, name: str, dtype) -> Array | np.ndarray:
     try:
         return _library(column).asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
     except (TypeError, ValueError):
-        raise ValueError(f"fit: the column {name!r} must have numbers; NaN where nothing is measured.") from None
+        wrong = next((each for each in np.ravel(np.asarray(column, object)) if not _is_number(each)), column)
+        raise ValueError(f"fit: the column {name!r} has {wrong!r}, no number; NaN where nothing is measured.") from None
+
+
+def _is_number(each: Any) -> bool:
+    try:
+        return bool(np.isscalar(float(each)))
+    except (TypeError, ValueError):
+        return False
 
 
 def _check_times(time: Array | np.ndarray, start: float) -> None:

@@ -207,6 +207,18 @@ def test_events_that_were_missed_and_false_ones():
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("missed, passed", [([0], ((0, 1),)), ([3, 6], ((3, 1), (5, 1)))])
+def test_events_that_were_missed_and_a_rough_guess(missed, passed):
+    """By the restitution of the guess, 0.75 for 0.8, the tenth interval is half of what it is: as far off as a missed event."""
+    rough = ball.Params(0.75, 9.0)
+    found = hj.fit(
+        ball.system, np.delete(impacts(10), missed), rough, over=BOTH, x0=DROPPED, mode="flight", noise=1e-3
+    )  # fmt: skip
+    assert found.matching == ((passed, ()),)
+    assert_allclose(found.values, [9.81, 0.8], rtol=1e-9)
+
+
+@pytest.mark.medium
 def test_events_that_follow_no_ball():
     """Intervals that are short and long by turns: no sequence of impacts of one ball follows them."""
     wrong = jnp.array([0.5, 0.7, 1.9, 2.0, 3.6, 3.7, 5.5, 5.6])
@@ -636,6 +648,24 @@ def test_reverse_mode_and_single_precision():
 def test_misuse(data, options, message):
     with pytest.raises(ValueError, match=message):
         fit_ball(data, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "ball.csv: No columns"),
+        ("time;event\n0,4;*\n1,1;*\n", "separated by ';'. Give the table, pandas.read_csv"),
+        ("time\tevent\n0.4\t*\n", r"separated by '\\t'"),
+        ("time,event\n0.4,*,7\n1.1,*,7\n", "ball.csv: Length of header"),
+        ("time,event\n0.4,*\n1.1,*,7\n", "ball.csv: .*Expected 2 fields in line 3, saw 3"),
+        ("time,y\n0.1,-\n0.2,0.8\n", "the column 'y' has '-', no number"),
+    ],
+)
+def test_files_that_are_no_table(text, message, tmp_path):
+    path = tmp_path / "ball.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        fit_ball(path, noise=1e-3)
 
 
 @pytest.mark.medium
