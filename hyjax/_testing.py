@@ -234,6 +234,7 @@ if TYPE_CHECKING:
     from .cli.optimize_command import no_optimum
     from .cli.quantities import parse_bounds, parse_constraints, quantities
     from .cli.attractor_command import parse_section, state_at_section
+    from .cli.orbits import tell_search
     from .cli.robot_file import load_robot
     from .cli.stored_programs import _read, read_whole, stored_solver
 

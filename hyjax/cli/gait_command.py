@@ -22,7 +22,7 @@ from .arguments import (
 )  # fmt: skip
 from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
-from .orbits import choose_orbit, described_region, MOST_STARTS, orbit_of_family, require_orbits
+from .orbits import choose_orbit, described_region, MOST_STARTS, orbit_of_family, require_orbits, tell_search
 from .output import orbits_record
 from .process import start_jax
 from .robot_file import load_robot, robot_and_contacts
@@ -92,7 +92,7 @@ def gait(
     if orbit is not None:
         check_count("--orbit", orbit, 1, MOST_POINTS)
     check_files(plot, animate, overwrite=overwrite)
-    cache = start_jax()
+    cache, state = start_jax(), None
     if not robot_and_contacts(name):
         if contact or mirror or start:
             raise Misuse(
@@ -118,7 +118,10 @@ def gait(
         modes = parse_sequence(model, sequence)
         names = model.system.mode(modes[0]).coordinates
         within = None if region is None else parse_region(region, names)
-        orbits, searched = require_orbits(model, params, values, modes, strides, cache, starts, within)
+        if state is not None:
+            tell_search(model, params, modes, state, starts)
+        option = "--region" if state is None else "--start"
+        orbits, searched = require_orbits(model, params, values, modes, strides, cache, starts, within, option)
         about = {"region": [list(map(float, bound)) for bound in searched]}
         note = f"searched: {described_region(searched, names)}"
 

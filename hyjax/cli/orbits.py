@@ -72,11 +72,13 @@ def require_orbits(
     cache: str,
     starts: int = MOST_STARTS,
     region: Region | None = None,
+    option: str = "--region",
 ) -> tuple[Any, Region]:
     """The orbits of `search_orbits` and the region, with a note on stderr if the search ended early. `NotFound` where there is no
     orbit.
 
     **Arguments:** `values`: the parameters by name; with the value of what is conserved the orbit is that of the family there.
+    `option`: the one that says where to search.
     """
     if LEVEL in values:
         return orbit_of_family(model, params, strides), (0.0, 0.0)
@@ -86,7 +88,7 @@ def require_orbits(
         raise NotFound(
             f"{short_name(model)}: no isolated periodic orbit of {strides} stride{'s' * (strides > 1)} at "
             f"{setting(values)}; no start of {census.tried} led to one, in the region {box}. Try other parameters (hyjax models "
-            f"MODEL lists them), or another --region of hyjax gait. {census.hint}".rstrip()
+            f"MODEL lists them), or another {option} of hyjax gait. {census.hint}".rstrip()
         )
     if not census.complete:
         print(
@@ -94,6 +96,17 @@ def require_orbits(
             file=sys.stderr,
         )
     return orbits, searched
+
+
+def tell_search(model: ModuleType, params, sequence: tuple[str, ...], start, starts: int) -> None:
+    """Say on stderr what a search around a given state does, and whether the map from the state itself returns."""
+    from .._orbit.return_map import ReturnMap
+    from .._system.results import described_code, RESULTS
+
+    result = ReturnMap(model.system, sequence=sequence)(start, params, throw=False).result
+    returns = "returns" if result == RESULTS.successful else f"does not return ({described_code(result).rstrip('.')})"
+    said = f"the motion from --start {returns}; searching for periodic orbits from {starts} states around it"
+    print(f"hyjax: {said}; the first search compiles for a minute or more", file=sys.stderr, flush=True)
 
 
 def orbit_of_family(model: ModuleType, level, strides: int) -> Any:

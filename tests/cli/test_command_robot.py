@@ -2,12 +2,13 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 pytest.importorskip("mujoco")
-from hyjax._testing import load_robot
+from hyjax._testing import load_robot, tell_search
 
 LEG = '<inertial pos="0 0 -0.5" mass="1" diaginertia="1e-14 1e-14 1e-14"/><site name="foot_'
 COMPASS = f"""<mujoco><compiler angle="radian"/><option gravity="0 0 -1"/><worldbody>
@@ -67,6 +68,18 @@ def test_a_body_in_contact_is_simulated(command, tmp_path):
     # By the integrator's tolerance.
     assert_allclose(record["events"][0]["t"], 1.0, rtol=1e-10)
     assert record["events"][0]["target"] == "S" and record["result"] == "successful"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    "rates, says", [((-1.1, -0.4), "returns;"), ((3.0, 3.0), "does not return (max_steps_reached: ")]
+)
+def test_what_a_search_around_a_state_does(robot, capsys, rates, says):
+    """It compiles for a minute, so that it is said before. Legs that turn forward together do not strike."""
+    model = load_robot(robot, ["foot_l", "foot_r"])
+    tell_search(model, model.Params(), model.sequence, jnp.array([0.2, -0.3, *rates]), 16)
+    said = capsys.readouterr().err
+    assert f"the motion from --start {says}" in said and "periodic orbits from 16 states around it" in said
 
 
 def test_sets_of_contacts_are_modes(robot):
