@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._numerics.trees import without_tangents
 from .._results.installed import needed
 from .._results.labels import units_of
-from .._system.results import RESULTS
+from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, of_arc
 from .._system.types import Params, Time
 
@@ -239,8 +239,8 @@ def code_of_times(time: Array, start: Time) -> RESULTS:
     finite = jnp.isfinite(time)
     hole = jnp.any(jnp.isinf(time)) | ~finite[0] | jnp.any(finite[1:] & ~finite[:-1])
     turned = jnp.any(jnp.diff(time) < 0) | (time[0] < start)
-    code = RESULTS.where(turned, RESULTS.unmatched_events, RESULTS.successful)
-    return RESULTS.where(hole, RESULTS.nonfinite, code)
+    code = choose(turned, RESULTS.unmatched_events, RESULTS.successful)
+    return choose(hole, RESULTS.nonfinite, code)
 
 
 def _check_units(units: Mapping[str, str], system: HybridSystem, params: Params) -> None:
