@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .solvers.multistep import KAPPA, NDF
     from ._flow import integrate
     from ._flow.automaton import Automaton
-    from ._flow.check import check_mode, sized
+    from ._flow.check import check_mode, sized, warn_of_kinks
     from ._flow.choices import may_jump
     from ._flow.crossing import reach_surface
     from ._flow.guard_polynomials import (

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
+from .._flow.check import warn_of_kinks
 from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvalues
 from .._numerics.elimination import det
@@ -150,7 +151,7 @@ class SpecialPoint(Shown):
     def normal_form(self) -> NormalForm | NonsmoothForm:
         """What the return map does near the point: coefficients, criticality, and a predictor of the orbits that leave it. At
         grazing, grazing-sliding and corners, what it does on both sides; of another end of the branch, and where events in
-        step part or are swapped, `ValueError`."""
+        step part or are swapped, `ValueError`. A warning where the vector field has a kink, as of `jnp.maximum`."""
         if self.touch is not None:
             return nonsmooth_form(self.kind, self.unfolding, self.v, self.touch)
         around = (self.v + way * RADIUS * row for row in self.kernel for way in (1, -1))
@@ -158,6 +159,8 @@ class SpecialPoint(Shown):
             raise ValueError(
                 "normal_form: events in step part here, or are swapped: the return map has no second derivative."
             )
+        orbit = self.orbit
+        warn_of_kinks(self.unfolding.problem.system, orbit.sequence, jnp.zeros_like(orbit.period), orbit.x, orbit.params)
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
         return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
 

@@ -172,6 +172,26 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
         _remember(_right_modes, right, None)
 
 
+def warn_of_kinks(system: HybridSystem, sequence: tuple[str, ...], t: Time, x: State, params: Params) -> None:
+    """A warning, once for each vector field, where its first or second derivative jumps by a choice of its own: the flow then
+    lacks derivatives of order two or three, which those of the program's steps do not tell."""
+    for name in dict.fromkeys(sequence):
+        mode = system.mode(name)
+        at = jax.ShapeDtypeStruct((mode.dimension,), x.dtype)
+        for order, word in enumerate(("first", "second"), 1):
+            what = f"The {word} derivative of the vector_field of mode {name!r}"
+            derivative = eqx.Partial(_derivative, mode.vector_field, order)
+            _shape_of(derivative, t, at, params, what, _FLOW_KINKS, len(mode.held))
+
+
+def _derivative(vector_field: Callable, order: int, t: Time, x: State, params: Params) -> Array:
+    """The derivatives of a vector field by time and state, of that order, in one array."""
+    found = lambda y: jnp.asarray(vector_field(y[0], y[1:], params), y.dtype)
+    for _ in range(order):
+        found = jax.jacfwd(found)
+    return jnp.ravel(found(jnp.concatenate([t[None], x])))
+
+
 def _kind(leaf: Array | np.ndarray | jax.ShapeDtypeStruct) -> tuple:
     """The properties of an array, or of its type, that are known while a function is traced, and whether it is traced itself."""
     return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False), isinstance(leaf, jax.core.Tracer)
@@ -192,6 +212,10 @@ _RESET_JUMPS = (
     "its condition."
 )
 _GUARD_JUMPS = "An event at this jump has no right derivative. Give the condition as armed=, and the guard without it."
+_FLOW_KINKS = (
+    "Where the orbit crosses it, higher derivatives of the return map lack what this kink adds: the normal form is not right, and "
+    "multipliers are to some six digits. Make each side a mode, with a transition whose guard falls where the choice changes."
+)
 # The type of a function's value, by the function and the types of its arguments. A function is traced when it is first used, as
 # by `jax.jit`, and not at every call.
 _known_functions: OrderedDict[Hashable, PyTree] = OrderedDict()

@@ -24,8 +24,8 @@ from jaxtyping import Array
 
 # Operations whose real result jumps; the others that choose have an integer or a condition as result.
 _JUMPING = {"sign", "floor", "ceil", "round", "rem", "atan2"}
-# Conditions that are true at isolated points only, or not about the value.
-_EXEMPT = {"eq", "ne", "is_finite"}
+# Conditions that are true nearly everywhere, or not about the value. (`eq` chooses: derivatives of `maximum` compare the greater.)
+_EXEMPT = {"ne", "is_finite"}
 # Operations whose program is not known.
 _OPAQUE = {"pure_callback", "io_callback"}
 # The largest length of a scan, number of choices, and number of entries of a choice among arrays that are tested.

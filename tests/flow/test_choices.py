@@ -12,7 +12,7 @@ from systems import ROLLED, same
 
 import hyjax as hj
 from hyjax import models
-from hyjax._testing import check_mode, may_jump, sized
+from hyjax._testing import check_mode, may_jump, sized, warn_of_kinks
 
 STEPS, TABLE = jnp.arange(5.0) ** 2, jnp.array([0.0, 1.0, 2.0, 3.0])
 # Each of these jumps somewhere, at a threshold that is small, large, in a narrow window or behind other conditions.
@@ -66,6 +66,19 @@ CONTINUOUS = {
 }
 
 
+# The first of their derivatives that jumps: those of the flow do not hold what a kink adds to the next.
+KINKS = {
+    "abs": (lambda t, x, p: jnp.abs(x[0]), "first"),
+    "abs of time": (lambda t, x, p: jnp.abs(jnp.sin(t)), "first"),
+    "maximum": (lambda t, x, p: jnp.maximum(x[0] - 1, 0), "first"),
+    "minimum": (lambda t, x, p: jnp.minimum(x[0], x[1]), "first"),
+    "clip": (lambda t, x, p: jnp.clip(x[1], -1, 1), "first"),
+    "relu": (lambda t, x, p: jax.nn.relu(x[0] - 0.3), "first"),
+    "pieces": (CONTINUOUS["pieces"], "first"),
+    "quadratic friction": (lambda t, x, p: x[0] * jnp.abs(x[0]), "second"),
+    "a square": (CONTINUOUS["a square"], "second"),
+}
+SMOOTH = ("the value at one point", "an angle of a cosine", "a phase of a sine", "of a parameter alone", "unused")
 # Tracing all functions of a system of two contacts takes seconds.
 LONG = ("rocking_block", "ball_on_slope")
 
@@ -78,7 +91,7 @@ def messages(check) -> list[str]:
     return [str(each.message) for each in caught if "Animation was deleted" not in str(each.message)]
 
 
-def of_field(term, traced: bool = False, dtype=float) -> list[str]:
+def of_field(term, traced: bool = False, dtype=float, check_mode=check_mode) -> list[str]:
     """The warnings about a vector field with that term."""
     field = lambda t, x, p: jnp.stack([x[1], jnp.asarray(term(t, x, p), x.dtype)])
     system = hj.HybridSystem({"only": hj.Mode(field, ("x", "v"))}, ())
@@ -107,6 +120,24 @@ def test_a_jump_that_is_typed_at_a_prompt():
     typed = eval(compile("lambda t, x, p: jnp.where(x[0] < 1, 1.0, 2.0)", "<stdin>", "eval"))
     (message,) = of_field(typed, False)
     assert "jumps at <stdin>:1" in message
+
+
+def of_kink(term) -> list[str]:
+    """The warnings about derivatives of a vector field with that term."""
+    return of_field(term, check_mode=lambda system, name, t, x, p: warn_of_kinks(system, (name,), t, x, p))
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_a_kink_is_named(name):
+    term, order = KINKS[name]
+    (message,) = of_kink(term)
+    line = inspect.getsourcelines(term)[1]
+    assert f"The {order} derivative of the vector_field of mode 'only' jumps at test_choices.py:{line} (" in message
+
+
+def test_what_is_smooth_has_no_kink():
+    cube = lambda t, x, p: jnp.where(x[0] > 0, x[0] ** 3, 0.0)
+    assert [of_kink(each) for each in (*map(CONTINUOUS.get, SMOOTH), cube)] == [[]] * (len(SMOOTH) + 1)
 
 
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.medium)], ids=["known", "traced"])
