@@ -8,7 +8,7 @@ All orders are followed at the point where the events meet, so that their states
 each event the guards that remain must be zero and fall in the mode that results, and none after the last. The derivative of an
 order is the product of its saltation matrices, applied to the coordinates of the state and to one general variation of the
 parameters. A transition is taken once: a guard that has fired and is still zero, such as one of the time alone, is not due again;
-nor is a clock in another mode.
+nor is the same guard, or clock, in another mode.
 """
 
 import dataclasses
@@ -171,13 +171,18 @@ def nothing_owed(system: HybridSystem, dtype) -> OwedEvents:
 
 
 def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Bool[Array, " ways"]:
-    """The ways that a jump by the way `taken` takes: itself, and of a clock the ways that are the same clock in other modes.
+    """The ways that a jump by the way `taken` takes: itself, and those with the same guard, or the same clock, in other modes.
 
-    These are the copies of a clock of all modes; and clocks of one mode with equal period and phase, where both modes have
-    equally many: the first of one mode and the first of the other, the second and the second, and so on.
+    The same clocks are the copies of a clock of all modes; and clocks of one mode with equal period and phase. Where two modes
+    have equally many that are the same, these are paired: the first of one mode and the first of the other, and so on.
     """
     first, count = np.cumsum([0, *system.sizes]), sum(system.sizes)
     own = jnp.arange(count) == taken
+    shared, (transition, member) = _shared_guards(system), system.ways.T
+    if np.any(shared):
+        number = jnp.maximum(taken, 0)
+        same = jnp.asarray(shared)[jnp.asarray(transition)[number]][transition] & (member == jnp.asarray(member)[number])
+        own = own | (same & (taken >= 0))
     ways = [(k, each.source, each.guard) for k, each in enumerate(system.transitions) if isinstance(each.guard, Clock)]
     if len({source for _, source, _ in ways}) < 2:
         return own
@@ -189,6 +194,19 @@ def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Boo
     rank, many = (jnp.sum(alike & each, axis=1) for each in (np.tril(beside, -1), beside))
     paired = (rank[:, None] == rank) & (many[:, None] == many)
     return own.at[places].set(jnp.any(alike & ((numbers > 0) | paired) & own[places], axis=1))
+
+
+def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transitions"]:
+    """For each two transitions whether their guards are one function, in two modes: not clocks, see `taken_with`."""
+    guards = [jax.tree.flatten(way.guard) for way in system.transitions]
+    known = [(structure, tuple(map(id, leaves))) for leaves, structure in guards]
+    sources = np.array([way.source for way in system.transitions])
+    clocks = np.array([isinstance(way.guard, Clock) for way in system.transitions], bool)
+    alike = np.array([[one == other for other in known] for one in known], bool).reshape(2 * [len(known)])
+    beside = alike & (sources[:, None] == sources)
+    rank, many = np.sum(np.tril(beside, -1), axis=1), np.sum(beside, axis=1)
+    paired = (rank[:, None] == rank) & (many[:, None] == many)
+    return alike & ~beside & paired & ~clocks
 
 
 def owed_after(system: HybridSystem, impact: Impact, t: Time, owed: OwedEvents, params: Params) -> OwedEvents:

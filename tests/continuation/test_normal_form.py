@@ -202,6 +202,21 @@ def test_strong_resonances_are_named_once():
     assert form_at(saddle, [0.0, 0.0], {}, "branch-point").criticality.endswith("in the critical direction")
 
 
+@pytest.mark.medium
+def test_a_kink_in_the_flow_is_a_warning():
+    """Of an oscillator with a soft stop, which doubles, c was 2.66 for 0.727. Here the flow to the clock's end is without effect."""
+    field = lambda t, x, p: jnp.stack([jnp.maximum(x[1] - 0.5, 0) - 0.125, 1 + 0 * x[1]])
+    year = hj.Mode(field, ("x", "clock"))
+    reset = lambda t, x, p: jnp.stack([p * x[0] * (1 - x[0]), 0 * x[1]])
+    system = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[1], reset),))
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("year",)), jnp.array([0.65, 0.0]), jnp.array(2.9))
+    (point,) = hj.continuation(orbit, where=lambda p: p, stop=3.2).special_points
+    # Its multiplier has six digits.
+    assert_allclose(point.value, 3, rtol=1e-6)
+    with pytest.warns(UserWarning, match="first derivative of the vector_field of mode 'year' jumps at test_normal_form.py:"):
+        point.normal_form
+
+
 @pytest.mark.slow
 def test_walker():
     """The doubling of the simplest walker, c in four coordinates; the reference has 21 digits, the location of the point 13."""

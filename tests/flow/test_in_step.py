@@ -333,6 +333,35 @@ def test_two_clocks_at_one_time_both_tick(order):
     assert_allclose(step(jnp.zeros(3), None).x, [1, 0, 1], atol=1e-14)
 
 
+@pytest.mark.medium
+def test_a_guard_that_stays_zero_is_not_due_in_another_mode():
+    """Two neurons whose spikes reach each other after a delay, in step: an arrival leaves its countdown at zero, whose guard is
+    the same function in the mode entered. The period and the multiplier of their difference in closed form; by a section too,
+    whose map has a copy of the mode for each transition."""
+    drive, delay, pulse = 1.3, 0.3, jnp.array(-0.1)
+    field = lambda t, x, p: jnp.concatenate([drive - x[:2], -jnp.ones(2)])
+    threshold, countdown = (lambda t, x, p: 1 - x[:2]), (lambda t, x, p: x[2:])
+    spike = lambda t, x, p, i: x.at[i].set(0.0).at[2 + i].set(delay)
+    arrive = lambda t, x, p, i: x.at[1 - i].add(p)
+
+    def system(*names):
+        modes = {name: hj.Mode(field, ("a", "b", "of_a", "of_b")) for name in names}
+        ways = [(name, names[0], threshold, spike) for name in names]
+        ways += [(name, names[-1], countdown, arrive) for name in names]
+        return hj.HybridSystem(modes, tuple(hj.Transition(*way) for way in ways))
+
+    reached = drive * (1 - np.exp(-delay)) + float(pulse)
+    period = delay + np.log((drive - reached) / (drive - 1))
+    # The one that spikes first, by d, has its pulse later after its spike by d, the other one earlier by d.
+    multiplier = -1 + 2 * drive * np.exp(-delay) / (drive - reached)
+    by_modes = hj.ReturnMap(system("spiked", "hit"), sequence=("hit[0]", "spiked[1]", "spiked[0]", "hit[1]"))
+    by_section = hj.ReturnMap(system("run"), section=hj.Section("run", lambda t, x, p: 0.6 - (x[0] + x[1]) / 2), max_jumps=4)
+    for step, guess in ((by_modes, [reached, reached, 0, 0.0]), (by_section, [0.6, 0.6, -0.4, -0.4])):
+        orbit = hj.periodic_orbit(step, jnp.array(guess), pulse)
+        assert_allclose(orbit.period, period, atol=1e-13)
+        assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, 0, 0, multiplier], atol=1e-12)
+
+
 def phase_locked_loop():
     """A loop of which the edges of a clock and of an oscillator switch the current of a pump, with a resistor p[1]."""
     field = lambda pump: lambda t, x, p: jnp.stack([x[1] + pump * p[1], pump * p[0]])
