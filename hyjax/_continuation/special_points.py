@@ -160,7 +160,9 @@ class SpecialPoint(Shown):
                 "normal_form: events in step part here, or are swapped: the return map has no second derivative."
             )
         orbit = self.orbit
-        warn_of_kinks(self.unfolding.problem.system, orbit.sequence, jnp.zeros_like(orbit.period), orbit.x, orbit.params)
+        warn_of_kinks(
+            self.unfolding.problem.system, orbit.sequence, jnp.zeros_like(orbit.period), orbit.x, orbit.params
+        )
         rank = len(self.kernel) - 1 if self.kind == "branch-point" else 1
         return normal_form(self.kind, self.unfolding, self.v, self.jacobian, self.orbit.multipliers, self.tangent, rank)
 

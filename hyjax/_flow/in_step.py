@@ -181,7 +181,9 @@ def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Boo
     shared, (transition, member) = _shared_guards(system), system.ways.T
     if np.any(shared):
         number = jnp.maximum(taken, 0)
-        same = jnp.asarray(shared)[jnp.asarray(transition)[number]][transition] & (member == jnp.asarray(member)[number])
+        same = jnp.asarray(shared)[jnp.asarray(transition)[number]][transition] & (
+            member == jnp.asarray(member)[number]
+        )
         own = own | (same & (taken >= 0))
     ways = [(k, each.source, each.guard) for k, each in enumerate(system.transitions) if isinstance(each.guard, Clock)]
     if len({source for _, source, _ in ways}) < 2:

@@ -355,7 +355,9 @@ def test_a_guard_that_stays_zero_is_not_due_in_another_mode():
     # The one that spikes first, by d, has its pulse later after its spike by d, the other one earlier by d.
     multiplier = -1 + 2 * drive * np.exp(-delay) / (drive - reached)
     by_modes = hj.ReturnMap(system("spiked", "hit"), sequence=("hit[0]", "spiked[1]", "spiked[0]", "hit[1]"))
-    by_section = hj.ReturnMap(system("run"), section=hj.Section("run", lambda t, x, p: 0.6 - (x[0] + x[1]) / 2), max_jumps=4)
+    by_section = hj.ReturnMap(
+        system("run"), section=hj.Section("run", lambda t, x, p: 0.6 - (x[0] + x[1]) / 2), max_jumps=4
+    )
     for step, guess in ((by_modes, [reached, reached, 0, 0.0]), (by_section, [0.6, 0.6, -0.4, -0.4])):
         orbit = hj.periodic_orbit(step, jnp.array(guess), pulse)
         assert_allclose(orbit.period, period, atol=1e-13)
