@@ -213,8 +213,8 @@ _RESET_JUMPS = (
 )
 _GUARD_JUMPS = "An event at this jump has no right derivative. Give the condition as armed=, and the guard without it."
 _FLOW_KINKS = (
-    "Where the orbit crosses it, higher derivatives of the return map lack what this kink adds: the normal form is not right, and "
-    "multipliers are to some six digits. Make each side a mode, with a transition whose guard falls where the choice changes."
+    "Where the orbit crosses it, higher derivatives of the return map lack what this kink adds: the normal form is not right, "
+    "and multipliers are to some six digits. Make each side a mode, with a transition whose guard falls where the choice changes."
 )
 # The type of a function's value, by the function and the types of its arguments. A function is traced when it is first used, as
 # by `jax.jit`, and not at every call.

@@ -24,7 +24,7 @@ from jaxtyping import Array
 
 # Operations whose real result jumps; the others that choose have an integer or a condition as result.
 _JUMPING = {"sign", "floor", "ceil", "round", "rem", "atan2"}
-# Conditions that are true nearly everywhere, or not about the value. (`eq` chooses: derivatives of `maximum` compare the greater.)
+# Conditions that are true nearly everywhere, or not about the value; not `eq`, by which derivatives of `maximum` choose.
 _EXEMPT = {"ne", "is_finite"}
 # Operations whose program is not known.
 _OPAQUE = {"pure_callback", "io_callback"}

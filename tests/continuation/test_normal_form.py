@@ -204,7 +204,7 @@ def test_strong_resonances_are_named_once():
 
 @pytest.mark.medium
 def test_a_kink_in_the_flow_is_a_warning():
-    """Of an oscillator with a soft stop, which doubles, c was 2.66 for 0.727. Here the flow to the clock's end is without effect."""
+    """Of an oscillator with a soft stop, which doubles, c was 2.66 for 0.727. Here the flow has no effect at the clock's end."""
     field = lambda t, x, p: jnp.stack([jnp.maximum(x[1] - 0.5, 0) - 0.125, 1 + 0 * x[1]])
     year = hj.Mode(field, ("x", "clock"))
     reset = lambda t, x, p: jnp.stack([p * x[0] * (1 - x[0]), 0 * x[1]])
