@@ -50,6 +50,8 @@ from .unfolding import Unfolding
 NONE = 1e-9
 # So many returns after an impact decide whether the next come back to the guard.
 RETURNS = 60
+# A multiplier that is nearer to 1 than this may be 1 but for rounding.
+UNDECIDED = 1e-9
 
 
 class NonsmoothForm(Shown):
@@ -168,7 +170,7 @@ def _of_corner(unfolding: Unfolding, v: Array, touch: Touch, name: str, value: f
     # The derivatives differ by a matrix of rank one.
     beta = jump if jumps else (columns[:n, :n] - other[:, :n]) @ slope / (slope @ slope)
     gain = float(slope @ np.linalg.solve(np.eye(n) - jacobian, beta))
-    exponent, persists = (0.0, False) if jumps else (1.0, gain > -1)
+    exponent, persists = (0.0, False) if jumps else (1.0, gain > UNDECIDED - 1)
     side = f"{name} {'>' if (rate > 0) != persists else '<'} {value:.6g}"
     words = _words(exponent, jacobian, beta, slope, persists, side, "where the guard has fired at once")
     return NonsmoothForm("corner", exponent, jacobian, beta, slope, rate, gain, persists, words, value, name)
@@ -280,6 +282,8 @@ def _words(
     spectra = [np.linalg.eigvals(each) for each in (jacobian, jacobian - np.outer(beta, slope))]
     stable = [bool(np.all(np.abs(each) < 1)) for each in spectra]
     if exponent == 1.0:
+        if np.min(np.abs(spectra[1] - 1)) < UNDECIDED:
+            return f"degenerate: an orbit {which} has a multiplier 1, and higher terms of that side decide whether it exists"
         below = sum(int(np.sum((np.abs(each.imag) < 1e-9) & (each.real < -1))) for each in spectra)
         words = f"persistence: {'a stable' if stable[1] else 'an unstable'} orbit {which} for {side}"
         words = words if persists else f"nonsmooth fold: the orbit and one {which} for {side}, neither beyond"

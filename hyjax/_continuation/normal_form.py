@@ -386,10 +386,10 @@ class NormalForm(Shown):
     def _tables(self):
         names, values = leaf_names(self.unfolding.params), _shown_values(self.unfolding, self.v)
         place = ", ".join(f"{names[i]} = {value:.10g}" for i, value in zip(self.unfolding.free, values, strict=True))
-        rows = [(key, _number(each)) for key, each in self.coefficients.items()]
+        largest = max(map(abs, self.coefficients.values()), default=0.0)
+        rows = [(key, _number(each, largest)) for key, each in self.coefficients.items()]
         rows += [("rate", _number(self.rate))] if np.isfinite(self.rate) else []
-        notes = [self.criticality] if self.criticality else []
-        return (Table(f"Normal form of {self.kind} at {place}", rows, notes=notes),)
+        return (Table(f"Normal form of {self.kind} at {place}", rows, notes=[*filter(None, [self.criticality])]),)
 
 
 @long_run
@@ -407,8 +407,8 @@ def _shown_values(unfolding: Unfolding, v: Array) -> np.ndarray:
     return without_rounding(unfolding.split(v)[1], unfolding.scale)
 
 
-def _number(value: Coefficient) -> str:
-    real, imag = (float(without_rounding(part, abs(value))) for part in (value.real, value.imag))
+def _number(value: Coefficient, largest: float = 0.0) -> str:
+    real, imag = (float(without_rounding(part, max(abs(value), largest))) for part in (value.real, value.imag))
     return f"{real:.10g}" if imag == 0 else f"{real:.10g} {'+' if imag >= 0 else '-'} {abs(imag):.10g}i"
 
 

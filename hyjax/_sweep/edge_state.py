@@ -135,6 +135,9 @@ def edge_state(
         raise ValueError(
             "edge_state: between must be finite; an orbit that was not found has NaN values, see its result."
         )
+    if not bool(orbit.stable):
+        radius = float(orbit.spectral_radius)
+        raise ValueError(f"edge_state: the first of between must be stable; its spectral radius is {radius:.6g}.")
     lap, nodes = lap_of(step, params, orbit.period), jnp.asarray(orbit.nodes)
     both, inside = np.vstack([nodes, outside]), np.asarray(orbit.x)
     size = float(np.max(np.abs(both)))

@@ -157,3 +157,10 @@ def test_border_collisions_of_a_piecewise_linear_map_in_the_plane():
         assert not doubled or cycle[0] * other[0] < 0
         seen.add((form.persists, doubled))
     assert len(seen) >= 3
+    # I - left is singular: on that side there is no fixed point but at the border, where there is a line of them.
+    right, left = jnp.array([[0.5, 0.2], [0.3, 0.4]]), jnp.array([[0.9, 0.2], [0.3, 0.4]])
+    x, y = np.linalg.solve(np.eye(2) - right, [1, 0.3])
+    params = {"push": jnp.array(1.0), "right": right, "left": left}
+    orbit = hj.periodic_orbit(step, jnp.array([x, y, 0.0]), params)
+    (point,) = hj.continuation(orbit, where=lambda p: p["push"], stop=-1.0, throw=False).special_points
+    assert point.normal_form.criticality.startswith("degenerate") and not point.normal_form.persists

@@ -31,6 +31,9 @@ def test_between_two_wells():
         hj.edge_state(step, params, between=(right, jnp.array([0.2, 0.0, 0.0])))
     with pytest.raises(ValueError, match=r"must be a stable hj\.PeriodicOrbit"):
         hj.edge_state(step, params, between=(jnp.zeros(3), left))
+    saddle = hj.periodic_orbit(step, jnp.array([0.01, 0.0, 0.0]), params)
+    with pytest.raises(ValueError, match=r"must be stable; its spectral radius is 1\.5\."):
+        hj.edge_state(step, params, between=(saddle, left))
     with pytest.raises(ValueError, match="between must be finite"):
         hj.edge_state(step, params, between=(right, jnp.array([jnp.nan, 0.0, 0.0])))
 
