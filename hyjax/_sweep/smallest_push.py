@@ -282,7 +282,8 @@ def smallest_push(
     directions are followed by iteration of the return map; from those on the border of the basin with the smallest sizes Newton's
     method goes to the smallest one of all near there, on the stable manifold of an edge state. A smaller one that lies in a gap
     between the pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the
-    lap.
+    lap. A pushed state is followed in the mode of its arc, also beyond the mode's domain or a surface of `hj.filippov`: examine
+    `after`, or keep to `directions` and a `largest` that stay within.
 
     **Arguments:** `orbit`: a stable `PeriodicOrbit`. `directions`: names of coordinates, each a direction, or the directions
     $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries
@@ -333,7 +334,8 @@ def smallest_push(
         found += [(start, pushed) for start in _starts(pushed, times)]
     if not found:
         raise ValueError(
-            f"smallest_push: no push up to largest={largest} left the basin. Give a larger one, or a smaller closeness."
+            f"smallest_push: no push up to largest={largest} left the basin. Give a larger one, or a smaller closeness. "
+            "A pushed state is followed in the mode of its arc, also beyond the mode's domain or a switching surface."
         )
     found.sort(key=lambda each: np.linalg.norm(each[0][1][:-1]))
     if edge is None:
