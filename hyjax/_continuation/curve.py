@@ -22,7 +22,7 @@ from .._results.failure import raise_failure
 from .._results.shown import is_traced, Shown
 from .._results.working import working
 from .._system.results import code_of, RESULTS
-from .._system.types import Flag, Scalar
+from .._system.types import Flag, require_kind, Scalar
 from .._system.where import leaf_names
 from .unfolding import Equation
 
@@ -310,6 +310,7 @@ class Near(NamedTuple):
 def curves_from(equation: Equation, v0, border, ways, interval: Interval, method: PseudoArclength, accept) -> Curve:
     """The curves in the directions `ways`, each from the point near its `v0` at which `border @ (v - v0)` is zero; with points
     whose residuals are at most `accept`. `v0`, `border`, `ways`: shape `(directions, unknowns)`."""
+    require_kind(method, PseudoArclength, "continuation", "method", "a hj.PseudoArclength")
     bounds = interval.scaled(equation.origin[-1], equation.scale[-1])
     equation, v0, border, ways, bounds = _strong((equation, v0, border, ways, bounds))
     follow = lambda state, attempts: _follow(equation, v0, border, ways, bounds, method, accept, state, attempts)

@@ -1,6 +1,6 @@
 """Constraints of an optimization: functions of an orbit that are to be equal to, at least or at most a number."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import equinox as eqx
@@ -116,7 +116,7 @@ def label_of(row: Limit) -> str:
 
 def all_constraints(given: Constraint | Sequence) -> tuple[Constraint, ...]:
     """One constraint or several as a tuple. `ValueError` for what is none."""
-    constraints = (given,) if isinstance(given, Constraint) else tuple(given)
+    constraints = tuple(given) if isinstance(given, Iterable) else (given,)
     if wrong := [each for each in constraints if not isinstance(each, Constraint)]:
         raise ValueError(f"optimize: {wrong[0]!r} is not a constraint. Write hj.Constraint(function, at_least=...).")
     return constraints

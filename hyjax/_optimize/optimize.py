@@ -116,6 +116,7 @@ def optimize(
     require_kind(
         objective, Callable, "optimize", "objective", "a function (orbit, params) -> number, see hj.objectives"
     )
+    require_kind(method, InteriorPoint, "optimize", "method", "a hj.objectives.InteriorPoint")
     if isinstance(orbit, Plan):
         one = isinstance(starts, int) and starts == 1
         given = not one, shooting != SingleShooting(), integrator is not None, executor is not None

@@ -29,7 +29,7 @@ from .._numerics.linearize import with_columns
 from .._numerics.newton import DampedNewton, Evaluation, find_root, Root, RootFinder
 from .._numerics.trees import select
 from .._system.results import choose, RESULTS
-from .._system.types import Matrix, Params, Scalar, State
+from .._system.types import Matrix, Params, require_kind, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
 from .problem import Problem
 from .stride import run_stride
@@ -135,6 +135,8 @@ class AbstractShooting(eqx.Module):
     coarse: eqx.AbstractVar[tuple[float, ...]]
 
     def __check_init__(self):
+        wanted = "a root finder of optimistix, such as optimistix.Newton(rtol=1e-10, atol=1e-10)"
+        require_kind(self.root_finder, RootFinder, type(self).__name__, "root_finder", wanted)
         sound = lambda each: isinstance(each, float) and 0 < each < 1
         if not isinstance(self.coarse, tuple) or not all(map(sound, self.coarse)):
             raise ValueError(

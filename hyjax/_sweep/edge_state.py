@@ -127,6 +127,10 @@ def edge_state(
     """
     require_map(step, "edge_state")
     require_known("edge_state", step, params, between)
+    if not isinstance(between, tuple | list) or len(between) != 2:
+        raise ValueError(
+            f"edge_state: between={between!r} must be a pair of a hj.PeriodicOrbit and an orbit or a state."
+        )
     orbit, other = between
     if not isinstance(orbit, PeriodicOrbit) or np.ndim(orbit.period):
         raise ValueError("edge_state: the first of between must be a stable hj.PeriodicOrbit, one and not a batch.")

@@ -294,6 +294,7 @@ def sweep(
         raise ValueError(
             "sweep: the search for the start orbit did not succeed. Give an orbit whose result is successful."
         )
+    require_kind(record, Callable | None, "sweep", "record", "a function orbit -> {name: array}")
     if isinstance(orbit.params, Family):
         raise ValueError(
             "sweep: this orbit is one of a family at a distance along it. Follow it over the parameter: continuation(orbit, "

@@ -303,6 +303,11 @@ OF_ANOTHER_TYPE = {
     "optimum": (lambda bad: hj.follow_optimum(bad, where=SLOPE, stop=1.0), "what hj.optimize returns"),
     "feedback": (lambda bad: hj.control.stride_feedback(bad, where=SLOPE), "must be a hj.PeriodicOrbit"),
     "response": (lambda bad: hj.phase.phase_response(bad), "must be a hj.PeriodicOrbit"),
+    "root finder": (
+        lambda bad: hj.MultipleShooting(root_finder=bad),
+        "root_finder must be a root finder of optimistix",
+    ),
+    "between": (lambda bad: hj.edge_state(simplest_walker.step, PARAMS, between=bad), "between=.* must be a pair"),
     "certified": (lambda bad: hj.certify.attracting(bad), "must be a hj.PeriodicOrbit"),
 }
 
@@ -329,7 +334,14 @@ def test_of_an_orbit_the_argument_of_another_type():
         (lambda bad: hj.continuation(orbit, where=SLOPE, stop=bad), "stop=.* must be a number or a pair"),
         (lambda bad: hj.sweep(orbit, where=bad, values=jnp.ones(1)), "where=.* must be a function of the parameters"),
         (lambda bad: hj.sweep(orbit, where=SLOPE, values=bad), "must be finite numbers in one dimension"),
+        (lambda bad: hj.continuation(orbit, where=SLOPE, stop=0.3, method=bad), "method must be a hj.PseudoArclength"),
+        (lambda bad: hj.sweep(orbit, where=SLOPE, values=jnp.ones(1), record=bad), "record must be a function"),
         (lambda bad: hj.optimize(orbit, bad, where=SLOPE), "objective must be a function"),
+        (lambda bad: hj.optimize(orbit, period, where=SLOPE, constraints=bad), "is not a constraint"),
+        (
+            lambda bad: hj.optimize(orbit, period, where=SLOPE, method=bad),
+            "method must be a hj.objectives.InteriorPoint",
+        ),
         (lambda bad: hj.optimize(orbit, period, where=SLOPE, bounds=bad), "bounds.* pair"),
     ]:
         for bad in ("slope", {"slope": "0.2:0.3"}, object()):
