@@ -233,7 +233,8 @@ def _atan2(y, x):
     # number zero, over which the quotient says nothing.
     reach = lax.add(lax.sqrt(lax.add(lax.mul(x, x), lax.mul(y, y))), x)
     angle = lax.mul(_constant(x, 2), lax.atan(lax.div(y, reach)))
-    return lax.select(lax.gt(reach, _constant(reach, 0)), angle, _constant(reach, math.pi))
+    at_zero = lax.select(lax.lt(x, _constant(x, 0)), _constant(x, math.pi), _constant(x, 0))
+    return lax.select(lax.gt(reach, _constant(reach, 0)), angle, at_zero)
 
 
 def _asin(x, **_):

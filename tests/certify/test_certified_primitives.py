@@ -261,7 +261,11 @@ def test_integers_end_where_their_type_ends():
 
 
 def test_the_angle_of_a_number_without_a_second_entry():
-    """`arctan2(0, x)` is pi for negative x, where the quotient that stands for it is 0 / 0."""
+    """`arctan2(0, x)` is pi for negative x, where the quotient that stands for it is 0 / 0; and 0 at zero."""
+    of_parameters = graph_of(lambda x, a, b: x * jnp.arctan2(a, b), *[jnp.zeros(())] * 3)
+    for a, b in ((0.0, 0.0), (0.0, -1.0), (0.0, 2.0), (3.0, -1.0), (-3.0, -1.0)):
+        (found,) = exact_function(of_parameters, [a, b])([arb(1)])
+        assert found.overlaps(arb(math.atan2(a, b), 1e-15)) and found.rad() < 1e-12
     angle = graph_of(lambda x: jnp.arctan2(0 * x, x), jnp.zeros(()))
     assert exact_function(angle, [])([arb(2)])[0].contains(0)
     assert exact_function(angle, [])([arb(-2)])[0].contains(math.pi)
