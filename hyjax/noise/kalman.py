@@ -18,6 +18,7 @@ from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padde
 from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._flow.simulate import check_simulation
 from .._numerics.eager import long_run
+from .._numerics.elimination import smallest_pivot
 from .._numerics.linearize import linearizable
 from .._numerics.semidefinite import check_covariance
 from .._numerics.trees import select
@@ -78,6 +79,20 @@ def updated(found: Innovation, x: State, sigma: Matrix, error: Array) -> tuple[S
     left = jnp.eye(x.size, dtype=x.dtype) - found.gain @ found.jacobian
     after = left @ sigma @ left.T + found.gain @ error @ found.gain.T
     return x + found.gain @ found.residual, (after + after.T) / 2
+
+
+def is_determined(
+    found: Innovation, error: Array, largest: Float[Array, " size"], flown: Bool[Array, ""]
+) -> Bool[Array, ""]:
+    r"""Whether $S$ is more than the rounding of $H\Sigma H^\top$ wherever $V$ is less than that.
+
+    Where measurements without error have determined the state, $\Sigma$ is rounding of either sign. **Arguments:** `largest`: the
+    largest variances until now, of which $\Sigma$ has the rounding; that of an update alone, by its two factors $I - KH$, is of
+    second order. `flown`: whether time has passed since the measurement before.
+    """
+    eps = 4 * jnp.finfo(error.dtype).eps
+    rounding = jnp.where(flown, eps, eps**2) * (found.jacobian**2 @ largest)
+    return smallest_pivot(stop_gradient(found.covariance + 63 * error - jnp.diag(rounding))) > 0
 
 
 # Of each measurement: the estimate before it and after it, its innovation, and the mode in which it is understood; the number of
@@ -147,7 +162,7 @@ def _scan(
     gaussian = lambda z: (layout.state(z), layout.covariance(z) * params.unit)
 
     def one(carry, each):
-        (t0, z0, mode0, code), (t, y) = carry, each
+        (t0, z0, mode0, largest, code), (t, y) = carry, each
         going = code == RESULTS.successful
         until = jnp.where(going, t, t0)
         predicted = predict(estimator, t0, z0, mode0, until, max_jumps, integrator, tested)
@@ -160,15 +175,18 @@ def _scan(
         x, sigma = updated(found, *gaussian(z), error)
         z_updated = layout.join(x, sigma / params.unit)
         sound = jnp.all(jnp.isfinite(z_updated)) & jnp.isfinite(found.log_likelihood)
+        largest = jnp.maximum(largest, stop_gradient(jnp.diagonal(gaussian(z)[1])))
+        sound = sound & is_determined(found, error, largest, t > t0)
         result = choose((end.result == RESULTS.successful) & ~sound, RESULTS.nonfinite, end.result)
         result = choose(going, result, code)
         good = result == RESULTS.successful
         # An estimate that failed stays where it was.
         after = select(good, (until, z_updated, mode), (t0, z0, mode0))
-        return (*after, result), (z, z_updated, found, mode, events, choice, good)
+        return (*after, largest, result), (z, z_updated, found, mode, events, choice, good)
 
     z0 = layout.join(x0, sigma0 / params.unit)
-    start = t0, z0, mode, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful)
+    variances = stop_gradient(jnp.diagonal(layout.covariance(z0) * params.unit))
+    start = t0, z0, mode, variances, choose(times[0] < t0, RESULTS.time_reversed, RESULTS.successful)
     end, rows = jax.lax.scan(one, start, (times, measurements))
     return rows, z0, end[-1]
 
@@ -254,8 +272,9 @@ def kalman_filter(
     `rts_smoother` needs. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Filtered`, also under `jit` and `vmap`; differentiable in all its arrays, in forward and reverse mode.
-    `result` is a code of `simulate`, or `nonfinite` where $S$ is not positive definite; after a failure the rows are NaN, and so
-    is the log-likelihood. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or not covariances.
+    `result` is a code of `simulate`, or `nonfinite` where $S$ is not positive definite, or of the size of rounding: a measurement
+    of what exact measurements have determined needs a `measurement_noise`. After a failure the rows are NaN, and so is the
+    log-likelihood. `ValueError` for arguments of a wrong shape or dtype, that are not finite, or not covariances.
 
     **Example:**
 

@@ -296,3 +296,50 @@ def test_inverses_in_any_units():
     assert_allclose(
         estimates.nees(jnp.asarray(states)[None]), [error @ np.linalg.solve(own[:2, :2], error)], rtol=1e-11
     )
+
+
+FIELDS = {
+    "particle": lambda t, x, p: jnp.stack([x[1], 0 * x[1]]),
+    "oscillator": lambda t, x, p: jnp.stack([x[1], -x[0]]),
+    "decay": lambda t, x, p: jnp.stack([-x[0], -2 * x[1]]),
+}
+
+
+def positions(field, times, values, variance, sigma0):
+    system = hj.HybridSystem({"m": hj.Mode(field, ("x", "v"))}, ())
+    return hj.noise.kalman_filter(
+        system, jnp.array([1.0, 0.0]), sigma0, None, mode="m", times=times, measurements=values[:, None],
+        observe=lambda t, x, p: x[:1], measurement_noise=jnp.array([[variance]]), throw=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-20])
+@pytest.mark.parametrize("name", ["particle", "oscillator"])
+def test_a_state_that_two_exact_measurements_determine_is_not_measured_again(name, variance):
+    # Of a covariance that is rounding the sign is by chance: no likelihood may be made of it.
+    for scale in (1.0, 0.3, 1e6):
+        sigma0 = scale * jnp.array([[1.0, 0.3], [0.3, 0.7]])
+        found = positions(FIELDS[name], jnp.array([0.4, 0.8, 1.2]), jnp.array([0.9, 0.7, 0.5]), variance, sigma0)
+        assert found.result == hj.RESULTS.nonfinite
+        assert np.isfinite(found.covariances[1]).all() and np.isnan(found.log_likelihood)
+
+
+def test_measurements_at_one_time_are_as_good_as_their_mean():
+    times, values, sigma0 = jnp.full(3, 0.4), jnp.array([0.9, 0.7, 0.5]), jnp.array([[1.0, 0.3], [0.3, 0.7]])
+    exact = positions(FIELDS["oscillator"], times, values, 0.0, sigma0)
+    assert exact.result == hj.RESULTS.nonfinite
+    near = positions(FIELDS["oscillator"], times, values, 1e-20, sigma0)
+    # Variances V (1 + 1/k) of the innovations, for a prior that is wide against V.
+    assert_allclose(near.innovation_covariances[1:].ravel(), [2e-20, 1.5e-20], rtol=1e-9)
+    assert_allclose(near.means[-1, 0], 0.7, rtol=1e-12)
+
+
+def test_a_small_variance_beside_a_large_one_is_measured():
+    # Coordinates in units of their own: deviations of 1e5 and 1e-6 that do not act on each other.
+    found = positions(
+        FIELDS["decay"], jnp.array([0.1, 0.2]), jnp.array([0.9, 0.8]), 0.0, jnp.diag(jnp.array([1e-12, 1e10]))
+    )
+    assert found.result == hj.RESULTS.nonfinite
+    found = positions(FIELDS["decay"], jnp.array([0.1]), jnp.array([0.9]), 0.0, jnp.diag(jnp.array([1e-12, 1e10])))
+    assert found.result == hj.RESULTS.successful
+    assert_allclose(found.innovation_covariances.ravel(), 1e-12 * np.exp(-0.2), rtol=1e-6)
