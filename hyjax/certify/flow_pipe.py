@@ -50,6 +50,8 @@ def no_guard_fires(
 
 # How the name of a condition begins that a choice in a function is decided over a set; its place follows.
 UNDECIDED = "undecided condition in"
+# The guard of `hj.every`, which reads the nearest tick, not the one ahead.
+CLOCK = "Clock.__call__"
 
 
 Numbers = Array | np.ndarray
@@ -164,7 +166,8 @@ def sentences(*known: dict[str, Bool[Array, ""]]) -> dict[str, Bool[Array, ""]]:
     found: dict[str, Bool[Array, ""]] = {}
     for each in known:
         for place, holds in each.items():
-            name = f"{UNDECIDED} {place}"
+            remedy = ": write the clock as a coordinate with the rate 1" if place.startswith(CLOCK) else ""
+            name = f"{UNDECIDED} {place}{remedy}"
             found[name] = found.get(name, True) & holds
     return found
 

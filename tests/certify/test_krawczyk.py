@@ -1,5 +1,7 @@
 """Proofs of periodic orbits: closed forms, high-precision digits, and orbits that are none."""
 
+import math
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -99,3 +101,27 @@ def test_bad_arguments(round_orbit):
         krawczyk(round_orbit, radius=-1.0)
     with pytest.raises(ValueError, match="steps=0"):
         krawczyk(round_orbit, steps=0)
+
+
+@pytest.mark.medium
+def test_a_clock_is_not_proved_and_says_what_is():
+    """A sampled feedback: x' = a x + u, u = -k x at the ticks, so x is multiplied by exp(a T) - k (exp(a T) - 1) / a."""
+    a, k, period = 0.3, 1.2, 0.5
+    multiplier = math.exp(a * period) - k * math.expm1(a * period) / a
+
+    def proof(clocked: bool):
+        rate = lambda t, x, p: jnp.concatenate([(a * x[:1] + x[1:2]), jnp.zeros(1), jnp.ones(len(x) - 2)])
+        sample = lambda t, x, p: jnp.concatenate([x[:1], -k * x[:1], 0 * x[2:]])
+        names = ("x", "u") if clocked else ("x", "u", "since")
+        tick = hj.Transition("m", "m", lambda t, x, p: period - x[2], sample)
+        system = hj.HybridSystem({"m": hj.Mode(rate, names)}, (hj.every(period, sample) if clocked else tick,))
+        orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",)), jnp.zeros(len(names)), None)
+        return hj.certify.krawczyk(orbit, steps=8, orders=8)
+
+    by_clock, by_coordinate = proof(clocked=True), proof(clocked=False)
+    assert by_clock.status == "not proved"
+    assert "Clock.__call__" in by_clock.reasons[0] and "coordinate with the rate 1" in by_clock.reasons[0]
+    assert by_coordinate.proved
+    found = by_coordinate.multipliers
+    near = np.argmin(np.abs(found.centres - multiplier))
+    assert abs(found.centres[near] - multiplier) <= found.radii[near] + 1e-15 and found.radii[near] < 1e-6
