@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ._flow.pace import integral_control
     from ._flow.step import later
     from ._flow.section_map import for_terminal_modes, SectionMap, with_section_mode, with_terminal_modes
-    from ._flow.simulate import first_arc, follow_arc
+    from ._flow.simulate import first_arc, follow_arc, mode_of_state
     from ._flow.step import Step
     from ._flow.surfaces import no_surfaces, rounding, Surfaces
     from ._flow.trajectory import Arc

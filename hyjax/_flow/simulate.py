@@ -22,8 +22,9 @@ from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
 from .._results.working import warn
+from .._system.per_mode import kind_of, numbers_of
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, Mode
 from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state, check_times, sized
@@ -473,3 +474,51 @@ def end_of_simulation(
         return after, k + row.jumped.astype(k.dtype), value
 
     return jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, jnp.array(0), value))
+
+
+def mode_of_state(
+    system: HybridSystem, name: str, t: Time, x: State, params: Params, tolerances: tuple
+) -> tuple[Index, RESULTS]:
+    """The mode in which a state is: that of the name, which has a domain, if this holds the state, else the only other one of
+    the same coordinates whose domain does; `outside_domain` where there is none, or several. On a limit of a domain, within the
+    solver's tolerance, the state is held where the mode's flow does not leave there."""
+    t, x, params = without_tangents((t, x, params))
+    (rtol, atol), coordinates, named = tolerances, system.mode(name).coordinates, {}
+    for each in (name, *system.names):
+        mode = system.mode(each)
+        if mode.domain is not None and mode.coordinates == coordinates:
+            # Modes of the same functions, as a flight up and a flight down, are one.
+            named.setdefault((kind_of(mode), numbers_of(mode)), each)
+
+    def holds(mode: Mode) -> Flag:
+        limits = lambda t, x: jnp.ravel(jnp.asarray(mode.domain(t, x, params), x.dtype))  # pyright: ignore
+        rates = jax.jvp(limits, (t, x), (jnp.ones_like(t), mode.vector_field(t, x, params)))[1]
+        values, error = limits(t, x), 8 * jnp.abs(jax.jacfwd(limits, 1)(t, x)) @ (atol + rtol * jnp.abs(x))
+        inside = jnp.all(jnp.where(jnp.abs(values) <= error, rates >= 0, values > 0))
+        refusal = getattr(mode.domain, "refusal", None)
+        return inside if refusal is None else inside & (refusal(t, x, params, tolerances) == RESULTS.successful)
+
+    held = jnp.stack([holds(system.mode(each)) for each in named.values()])
+    code = choose(held[0] | (jnp.sum(held) == 1), RESULTS.successful, RESULTS.outside_domain)
+    return jnp.array([system.number(each) for each in named.values()])[jnp.argmax(held)], code
+
+
+def run_to_way(
+    automaton: Automaton, t: Time, x: State, name: str, params: Params, integrator: Integrators, way: int, times: int, most: Array
+) -> tuple[Padded, RESULTS]:  # fmt: skip
+    """The state just after a way has been taken so many `times`, within `most` jumps through any modes, from that in which the
+    state is (`mode_of_state`); `no_crossing` where an arc lasts longer than the integrators' `max_time`. Not differentiable in
+    reverse mode."""
+    mode, result = mode_of_state(automaton.system, name, t, x, params, integrator.tolerances(x.dtype))
+    start = first_arc(automaton, automaton.pad(x), mode, t, jnp.full_like(t, jnp.inf))
+    start = dataclasses.replace(start, result=result, done=result != RESULTS.successful)
+    longest = max(part.max_time for part in integrator.parts)
+
+    def one(carry):
+        now, k, left = carry
+        now, row = follow_arc(automaton, now, k == most, start, now.t + longest, params, integrator)
+        return now, k + 1, left - (row.jumped & (row.way == way))
+
+    going = lambda carry: ~carry[0].done & (carry[2] > 0)
+    now, _, left = jax.lax.while_loop(going, one, (start, jnp.array(0), jnp.array(times)))
+    return now.z, choose((now.result == RESULTS.successful) & (left > 0), RESULTS.no_crossing, now.result)

@@ -24,13 +24,16 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from .._flow.automaton import Automaton
 from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
 from .._flow.jump import reset
+from .._flow.simulate import run_to_way
 from .._numerics.eager import long_run, short_run
 from .._orbit.lap import in_lanes, Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
+from .._orbit.return_map import ReturnMap
 from .._orbit.stride import run_stride
 from .._results.failure import raise_failure
 from .._results.installed import load_xarray
@@ -38,6 +41,7 @@ from .._results.labels import described, meanings_of
 from .._results.shown import require_known, Shown
 from .._results.table import Table
 from .._system.results import choose, RESULTS
+from .._system.system import of_arc
 from .._system.types import Params, Scalar, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .edge_state import bisected, comes_back, fates_of, THIN, tracked
@@ -80,31 +84,35 @@ class Pushed(eqx.Module):
     free: tuple[int, ...] = eqx.field(static=True)
     basin: "Basin"
 
-    def fates(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whether the orbit comes back after each push, and the states at the end of the lap."""
+    def fates(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Whether the orbit comes back after each push, the states at the end of the lap, and the codes of the lap."""
         return in_lanes(lambda v: _returns(self, v), v)
 
     def state(self, at: Scalar) -> State:
         """The state of the orbit at a time of the arc."""
-        step, mode = self.lap.step, self._modes[self.arc]
-        return flow_for(
-            step.system, mode, self.begin, self.start, at, self.lap.params, step.integrator_or(Integrator())
-        )
+        step, begin, start = self.lap.step, self.begin, self.start
+        integrator = step.integrator_or(Integrator())
+        return flow_for(step.system, self._modes[self.arc], begin, start, at, self.lap.params, integrator)
 
-    def after(self, v: Float[Array, " pushes_and_time"]) -> tuple[State, RESULTS]:
-        """The state at the end of the lap, from the sizes of the push along each direction, and its time."""
-        step, count, at = self.lap.step, len(self.directions), v[-1]
+    def after(self, v: Float[Array, " pushes_and_time"], step: ReturnMap) -> tuple[State, RESULTS]:
+        """The state after the jump that closes the lap, from the sizes of the push along each direction, and its time. In a mode
+        with a domain the flow goes on in the mode that holds the pushed state, until the jump that closes `step`."""
+        own, count, at, mode = self.lap.step, len(self.directions), v[-1], self._modes[self.arc]
         x, leaves = self.state(at) + v[:count] @ self.directions, jax.tree.leaves(self.lap.params)
-        kicked = jnp.array([leaves[i] + kick for i, kick in zip(self.free, v[count:-1], strict=True)])
-        params = with_leaves(self.lap.params, self.free, kicked)
-        through = run_stride(step.system, at, x, params, self._modes, step.integrator_or(Integrator()), first=self.arc)
-        return through.x, through.result
+        kicked = [leaves[i] + kick for i, kick in zip(self.free, v[count:-1], strict=True)]
+        params = with_leaves(self.lap.params, self.free, jnp.array(kicked))
+        system, modes, integrator = own.system, self._modes, own.integrator_or(Integrator())
+        if system.mode(mode).domain is None:
+            through = run_stride(system, at, x, params, modes, integrator, first=self.arc)
+            return through.x, through.result
+        (name, _), way = of_arc(mode, system.names), system.route(step.sequence)[-1]  # pyright: ignore
+        times, most = max(system.route(modes)[self.arc :].count(way), 1), self.basin.most * len(modes)
+        z, result = run_to_way(Automaton(system), at, x, name, params, integrator, way, times, most)
+        return z[: self.basin.nodes.shape[1]], result
 
     @property
     def _modes(self) -> tuple[str, ...]:
-        step = self.lap.step
-        assert step.sequence is not None
-        return step.sequence * step.strides
+        return self.lap.step.sequence * self.lap.step.strides  # pyright: ignore
 
 
 def pushes_of(
@@ -134,11 +142,11 @@ def pushes_of(
 
 
 @long_run
-def _returns(pushed: Pushed, v: Float[Array, "points _"]) -> tuple[Array, Array]:
+def _returns(pushed: Pushed, v: Float[Array, "points _"]) -> tuple[Array, Array, Array]:
     def one(v):
-        x, result = pushed.after(v)
+        x, result = pushed.after(v, pushed.lap.step)
         x = jnp.where(result == RESULTS.successful, x, jnp.inf)
-        return comes_back(pushed.lap, pushed.basin.nodes, x, pushed.basin.near, pushed.basin.most), x
+        return comes_back(pushed.lap, pushed.basin.nodes, x, pushed.basin.near, pushed.basin.most), x, result._value
 
     return jax.vmap(one)(v)
 
@@ -168,7 +176,7 @@ def _conditions(pushed: Pushed, border: Border, v: Float[Array, "points _"], str
     """`(c, its gradient, its Hessian, the state at the end)` of pushes."""
 
     def height(v):
-        value, x = border.height(*pushed.after(v), strides)
+        value, x = border.height(*pushed.after(v, border.lap.step), strides)
         return value, (value, x)
 
     def both(v):
@@ -240,9 +248,8 @@ class SmallestPush(Shown):
             orbit = periodic_orbit(self.pushed.lap.step, self.orbit.x, params, throw=False)
             saddle = periodic_orbit(border.lap.step, edge.x, params, throw=False)
             lap, there = Lap(self.pushed.lap.step, params, orbit.period), Lap(border.lap.step, params, saddle.period)
-            return Border(there, saddle.x, border.multiplier, border.left).height(
-                *pushes_of(orbit, lap, self.pushed.arc, names, free, self.pushed.basin).after(v), self.strides
-            )[0]
+            pushed = pushes_of(orbit, lap, self.pushed.arc, names, free, self.pushed.basin).after(v, there.step)
+            return Border(there, saddle.x, border.multiplier, border.left).height(*pushed, self.strides)[0]
 
         return unravel(self.force * short_run(jax.jacfwd(height))(flat) / self.size)
 
@@ -280,10 +287,10 @@ def smallest_push(
 
     A push changes the state at once, at any time of the orbit, by $\sum_i u_i d_i$. Pushes of several sizes along several
     directions are followed by iteration of the return map; from those on the border of the basin with the smallest sizes Newton's
-    method goes to the smallest one of all near there, on the stable manifold of an edge state. A smaller one that lies in a gap
-    between the pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the
-    lap. A pushed state is followed in the mode of its arc, also beyond the mode's domain or a surface of `hj.filippov`: examine
-    `after`, or keep to `directions` and a `largest` that stay within.
+    method goes to the smallest one of all near there, on the stable manifold of an edge state. A smaller one in a gap between the
+    pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the lap. From a
+    mode with a domain, as of `hj.filippov`, a pushed state goes on in the mode that holds it, until the lap closes; the laps after
+    that one are by the orbit's sequence, or do not come back.
 
     **Arguments:** `orbit`: a stable `PeriodicOrbit`. `directions`: names of coordinates, each a direction, or the directions
     $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries
@@ -296,8 +303,9 @@ def smallest_push(
     holds the code.
 
     **Returns:** a `SmallestPush`, whose `gradient()` is that of the size. `result` is `optimum_not_found` where no minimum on the
-    stable manifold of an edge state is smaller than the pushes that were seen to leave the basin. `ValueError` for an orbit or
-    directions that cannot be used, and where no push that was tried leaves the basin.
+    stable manifold of an edge state is smaller than the pushes that were seen to leave the basin, `outside_domain` where the
+    smallest of these leads to where no mode, or several, hold the state. `ValueError` for an orbit or directions that cannot be
+    used, and where no push that was tried leaves the basin.
 
     **Example:**
 
@@ -334,8 +342,7 @@ def smallest_push(
         found += [(start, pushed) for start in _starts(pushed, times)]
     if not found:
         raise ValueError(
-            f"smallest_push: no push up to largest={largest} left the basin. Give a larger one, or a smaller closeness. "
-            "A pushed state is followed in the mode of its arc, also beyond the mode's domain or a switching surface."
+            f"smallest_push: no push up to largest={largest} left the basin. Give a larger one, or a smaller closeness."
         )
     found.sort(key=lambda each: np.linalg.norm(each[0][1][:-1]))
     if edge is None:
@@ -358,6 +365,8 @@ def smallest_push(
     v, force, strides, pushed = best if best is not None and not missed else (seen, np.nan, 0, pushed)
     certified = _certified(pushed, v)
     code = choose(jnp.asarray(missed or certified == np.inf), RESULTS.optimum_not_found, RESULTS.successful)
+    if missed and pushed.fates(seen[None])[2][0] == RESULTS.outside_domain._value:
+        code = RESULTS.outside_domain
     before, push = pushed.state(jnp.asarray(v[-1])), jnp.asarray(v[:-1])
     after = before + push[: len(pushed.directions)] @ pushed.directions
     result = SmallestPush(
@@ -365,8 +374,8 @@ def smallest_push(
         certified, code, pushed, border, orbit, names,
     )  # fmt: skip
     remedy = (
-        "Give edge=, an orbit on the border of the basin, other instants=, or a smaller largest=. With throw=False the smallest "
-        "push that was seen to leave the basin is returned."
+        "Give edge=, an orbit on the border of the basin, other instants= or directions=, or a smaller largest=. With throw=False "
+        "the smallest push that was seen to leave the basin is returned."
     )
     return raise_failure("smallest_push", result, remedy=remedy) if throw else result
 

@@ -7,10 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import expm
+from scipy.optimize import brentq
 from systems import ROLLED
 from test_continuation import mapping
 
 import hyjax as hj
+from hyjax._testing import mode_of_state
 from hyjax.models import simplest_walker as walker
 
 # The basin of 0 is |x - f(y)| < 1 with f = -a y^2 + c y^3, and its border towards (1, 0) the stable manifold of that saddle.
@@ -270,3 +273,82 @@ def test_an_unstable_orbit_amid_the_basin(largest):
         assert_allclose(least.size, 2 * np.sqrt(5) - 2, rtol=1e-12)
         assert least.certified <= 1e-11 and str(least.result) == "successful"
         assert_allclose(least.gradient()["g"], np.sqrt(5) - 1, rtol=1e-11)
+
+
+def half_turns(radius=2.5, height=0.1):
+    """Above y = 0 half ellipses of that height relative to their length; below, half turns, in which the distance from 0 goes to
+    1 or grows from `radius` on. The border is the half circle of that radius below, and the half ellipse above."""
+    params = {"r": jnp.array(radius), "h": jnp.array(height)}
+    above = lambda t, x, p: jnp.stack([-x[1] / p["h"], p["h"] * x[0]])
+    grow = lambda x, p: 0.01 * (1 - x @ x) * (p["r"] ** 2 - x @ x)
+    below = lambda t, x, p: jnp.stack([-x[1], x[0]]) + grow(x, p) * x
+    system = hj.filippov({1: above, -1: below}, lambda t, x, p: x[1], ("x", "y"))
+    step = hj.ReturnMap(system, sequence=("+", "-"), integrator=ROLLED)
+    return [hj.periodic_orbit(step, jnp.array([x, 0.0]), params) for x in (1.001, radius + 0.001)]
+
+
+@pytest.mark.slow
+def test_a_push_across_a_switching_surface_in_closed_form():
+    orbit, edge = half_turns()
+    # At (0, -1): up to (0, h r), across the surface; down to (0, -r) it is 3 / 2. At (0, h): to (0, h r), within its mode.
+    for instant, size in ((1.5 * np.pi, 1.25), (0.5 * np.pi, 0.15)):
+        given = {"directions": ("y",), "instants": (instant,), "largest": 3.0}
+        least = hj.smallest_push(orbit, edge=edge, **given)
+        # The integrator's error.
+        assert_allclose(least.push, [size], rtol=1e-12)
+        assert least.certified <= 1e-11
+    # (r - 1) h changes by h, and by r - 1.
+    gradient = least.gradient()
+    assert_allclose([gradient["r"], gradient["h"]], [0.1, 1.5], rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_push_off_a_surface_along_which_a_block_sticks():
+    """A block on a belt of the speed p, driven by it: the border is the unstable cycle without sticking, of parts of spirals."""
+    p, rate = 0.2, np.array([[0, 1], [-1, 0.1]])
+    spiral = lambda side, x, t: (at := np.array([-side - 0.1 * p, 0])) + expm(rate * t) @ ([x, p] - at)
+    time = lambda side, x: brentq(lambda t: spiral(side, x, t)[1] - p, 0.5, 4.5, xtol=1e-15)
+    turn = lambda side, x: spiral(side, x, time(side, x))[0]
+    left = brentq(lambda x: turn(-1, turn(1, x)) - x, -30, -5, xtol=1e-14)
+    slips = lambda side: lambda t, x, p: jnp.stack([x[1], -x[0] - side + 0.1 * (x[1] - p)])
+    block = hj.filippov({1: slips(1), -1: slips(-1)}, lambda t, x, p: x[1] - p, ("x", "v"))
+    orbit, edge = (
+        hj.periodic_orbit(
+            hj.ReturnMap(block, sequence=("-", after), integrator=ROLLED), jnp.array([x, p]), jnp.array(p)
+        )
+        for after, x in (("0", 1.0), ("+", turn(1, left)))
+    )
+    sticks = (float(orbit.jump_times[0, 0] + 0.5),)
+    least = hj.smallest_push(orbit, directions=("v",), instants=sticks, largest=20.0, edge=edge)
+    above = brentq(lambda t: spiral(1, left, t)[0] - float(least.before[0]), 0.1, time(1, left), xtol=1e-15)
+    # The integrator's error, in as many steps as bring the state near the edge state.
+    assert_allclose(least.push, [spiral(1, left, above)[1] - p], rtol=1e-12)
+    assert least.certified <= 1e-11
+
+
+def test_the_mode_in_which_a_state_is():
+    """At y = 0 the fields lead towards the surface for x > 1, away from it for x < -1, and else across, up."""
+    side = lambda sign: lambda t, x, p: jnp.stack([jnp.ones(()), 1 - sign * x[0]])
+    relay = hj.filippov({1: side(1), -1: side(-1)}, lambda t, x, p: x[1], ("x", "y"))
+    at = lambda name, *x: mode_of_state(relay, name, jnp.array(0.0), jnp.array(x), jnp.array(0.0), (1e-10, 1e-10))
+    for name in relay.names:
+        for x, wanted in (
+            ((2.0, 0.0), "0"), ((2.0, 1e-12), "0"), ((2.0, 0.1), "+"), ((2.0, -0.1), "-"), ((0.5, 0.0), "+"),
+            ((0.5, 1e-12), "+"), ((-2.0, 0.1), "+"), ((-2.0, -0.1), "-"), ((-2.0, 0.0), None), ((np.nan, 0.0), None),
+        ):  # fmt: skip
+            mode, result = at(name, *x)
+            assert (result == hj.RESULTS.successful) == (wanted is not None), (name, x)
+            assert wanted is None or relay.names[int(mode)] == wanted, (name, x)
+            assert wanted is not None or result == hj.RESULTS.outside_domain
+
+
+def test_a_state_below_the_floor_is_in_no_mode():
+    """And one off the floor is in flight, of which there are two modes."""
+    fly, rest = lambda t, x, p: jnp.stack([x[1], -p]), lambda t, x, p: jnp.stack([x[1], 0 * p])
+    flight = hj.Mode(fly, ("y", "v"), lambda t, x, p: x[0])
+    lies = hj.Mode(rest, ("y", "v"), lambda t, x, p: jnp.stack([x[0], -x[0], x[1], -x[1]]))
+    system = hj.HybridSystem({"up": flight, "down": flight, "lies": lies}, ())
+    at = lambda name, *x: mode_of_state(system, name, jnp.array(0.0), jnp.array(x), jnp.array(1.0), (1e-10, 1e-10))
+    assert at("lies", 0.0, 0.0)[0] == 2 and at("lies", 1.0, 0.0)[0] == 0 and at("down", 1.0, 0.0)[0] == 1
+    assert all(at(name, -1.0, 0.0)[1] == hj.RESULTS.outside_domain for name in system.names)
+    assert at("lies", 1.0, 0.0)[1] == hj.RESULTS.successful
