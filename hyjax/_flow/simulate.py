@@ -517,7 +517,7 @@ def run_to_way(
     def one(carry):
         now, k, left = carry
         now, row = follow_arc(automaton, now, k == most, start, now.t + longest, params, integrator)
-        return now, k + 1, left - (row.jumped & (row.way == way))
+        return now, k + 1, jnp.where(row.jumped & (row.way == way), left - 1, left)
 
     going = lambda carry: ~carry[0].done & (carry[2] > 0)
     now, _, left = jax.lax.while_loop(going, one, (start, jnp.array(0), jnp.array(times)))

@@ -90,18 +90,17 @@ class Pushed(eqx.Module):
 
     def state(self, at: Scalar) -> State:
         """The state of the orbit at a time of the arc."""
-        step, begin, start = self.lap.step, self.begin, self.start
-        integrator = step.integrator_or(Integrator())
-        return flow_for(step.system, self._modes[self.arc], begin, start, at, self.lap.params, integrator)
+        system, integrator = self.lap.step.system, self.lap.step.integrator_or(Integrator())
+        return flow_for(system, self._modes[self.arc], self.begin, self.start, at, self.lap.params, integrator)
 
     def after(self, v: Float[Array, " pushes_and_time"], step: ReturnMap) -> tuple[State, RESULTS]:
         """The state after the jump that closes the lap, from the sizes of the push along each direction, and its time. In a mode
         with a domain the flow goes on in the mode that holds the pushed state, until the jump that closes `step`."""
-        own, count, at, mode = self.lap.step, len(self.directions), v[-1], self._modes[self.arc]
+        own, count, at, modes = self.lap.step, len(self.directions), v[-1], self._modes
         x, leaves = self.state(at) + v[:count] @ self.directions, jax.tree.leaves(self.lap.params)
         kicked = [leaves[i] + kick for i, kick in zip(self.free, v[count:-1], strict=True)]
         params = with_leaves(self.lap.params, self.free, jnp.array(kicked))
-        system, modes, integrator = own.system, self._modes, own.integrator_or(Integrator())
+        system, mode, integrator = own.system, modes[self.arc], own.integrator_or(Integrator())
         if system.mode(mode).domain is None:
             through = run_stride(system, at, x, params, modes, integrator, first=self.arc)
             return through.x, through.result
@@ -289,8 +288,8 @@ def smallest_push(
     directions are followed by iteration of the return map; from those on the border of the basin with the smallest sizes Newton's
     method goes to the smallest one of all near there, on the stable manifold of an edge state. A smaller one in a gap between the
     pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the lap. From a
-    mode with a domain, as of `hj.filippov`, a pushed state goes on in the mode that holds it, until the lap closes; the laps after
-    that one are by the orbit's sequence, or do not come back.
+    mode with a domain, as of `hj.filippov`, a pushed state goes on in the mode that holds it, until the lap closes; later laps
+    are by the orbit's sequence, or do not come back.
 
     **Arguments:** `orbit`: a stable `PeriodicOrbit`. `directions`: names of coordinates, each a direction, or the directions
     $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries
@@ -374,8 +373,8 @@ def smallest_push(
         certified, code, pushed, border, orbit, names,
     )  # fmt: skip
     remedy = (
-        "Give edge=, an orbit on the border of the basin, other instants= or directions=, or a smaller largest=. With throw=False "
-        "the smallest push that was seen to leave the basin is returned."
+        "Give edge=, an orbit on the border of the basin, other instants=, or a smaller largest=. With throw=False the smallest "
+        "push that was seen to leave the basin is returned."
     )
     return raise_failure("smallest_push", result, remedy=remedy) if throw else result
 
@@ -394,8 +393,8 @@ def _reach(near: float, orbit: PeriodicOrbit, edge: PeriodicOrbit | None) -> flo
 
 def _arcs(orbit: PeriodicOrbit, directions: Sequence[str] | Array, free: tuple[int, ...], basin: Basin) -> list[Pushed]:
     """The pushes within each arc of the orbit."""
-    lap, arcs = lap_of(orbit.step, orbit.params, orbit.period), range(orbit.strides * len(orbit.sequence))
-    return [pushes_of(orbit, lap, arc, directions, free, basin) for arc in arcs]
+    lap, arcs = lap_of(orbit.step, orbit.params, orbit.period), orbit.strides * len(orbit.sequence)
+    return [pushes_of(orbit, lap, arc, directions, free, basin) for arc in range(arcs)]
 
 
 def _instants(pushed: Pushed) -> np.ndarray:
