@@ -143,9 +143,9 @@ def pushes_of(
 @long_run
 def _returns(pushed: Pushed, v: Float[Array, "points _"]) -> tuple[Array, Array, Array]:
     def one(v):
-        x, result = pushed.after(v, pushed.lap.step)
+        basin, (x, result) = pushed.basin, pushed.after(v, pushed.lap.step)
         x = jnp.where(result == RESULTS.successful, x, jnp.inf)
-        return comes_back(pushed.lap, pushed.basin.nodes, x, pushed.basin.near, pushed.basin.most), x, result._value
+        return comes_back(pushed.lap, basin.nodes, x, basin.near, basin.most), x, jnp.asarray(result._value)
 
     return jax.vmap(one)(v)
 
