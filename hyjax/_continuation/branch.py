@@ -202,8 +202,18 @@ class Branch(OrbitCurve):
     def _search(self) -> tuple[list[SpecialPoint], tuple[tuple[float, float], ...]]:
         curve = Followed(self.unfolding, len(self.curves.count), self.method, self.accept, witness)
         points, unresolved = search(curve, places_of(curve, self._points), expected, located, explains)
-        ends = (_grazing_at_end(self, first) for first in (True, False))
-        return [*next(ends), *each_once(points), *next(ends)], unresolved
+        first, last = computed_once(_grazing_at_ends, self)
+        return [*first, *each_once(points), *last], unresolved
+
+    @property
+    def result(self) -> RESULTS:
+        """`successful` if every end of the interval was reached, otherwise the reason; see `continuation`. Beyond a grazing at
+        which strides are sound, as those from section to section, Newton's method fails: the reason is the grazing."""
+        code = result_of(self.curves)
+        if code != RESULTS.orbit_not_converged or not np.all(self.curves.started):
+            return code
+        first, last = computed_once(_grazing_at_ends, self)
+        return RESULTS.grazing if any(point.kind == "grazing" for point in (*first, *last)) else code
 
     # Tables
 
@@ -300,6 +310,10 @@ def _multipliers_of(found: OrbitCurve) -> np.ndarray:
     spectrum = np.asarray(_multipliers(found.unfolding, jnp.asarray(points["jacobian"][:, :states])))
     # The return maps of pre-impact and of post-impact states have the same multipliers, except for zeros.
     return np.pad(spectrum, [(0, 0), (0, max(0, n - spectrum.shape[1]))])[:, :n]
+
+
+def _grazing_at_ends(branch: Branch) -> tuple[list[SpecialPoint], list[SpecialPoint]]:
+    return _grazing_at_end(branch, True), _grazing_at_end(branch, False)
 
 
 def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:

@@ -74,7 +74,7 @@ def check_form(point, name):
     coefficients = point.normal_form.coefficients
     for key, expected in REFERENCE[name]["coefficients"].items():
         expected = complex(*expected) if isinstance(expected, list) else expected
-        assert_allclose(coefficients[key], expected, rtol=1e-11, atol=1e-13)
+        assert_allclose(coefficients[key], expected, rtol=1e-12, atol=1e-13)
 
 
 R1, R2, R3, R4 = (f"resonance-1:{n}" for n in (1, 2, 3, 4))

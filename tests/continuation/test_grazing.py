@@ -202,3 +202,20 @@ def test_a_slow_clock_is_not_tangent(start):
     branch = hj.continuation(orbit, where=lambda p: p, stop=0.03, throw=False)
     assert branch.result == hj.RESULTS.orbit_not_converged
     assert_allclose(branch.values[-1], 0.04, atol=1e-6)
+
+
+@pytest.mark.medium
+def test_a_cycle_from_section_to_section_grazes_a_wall():
+    """r' = r (p - r^2) and the angle turns at rate 1: the cycle of radius sqrt(p) touches the wall x = 0.6 at p = 0.36. Beyond,
+    passes from section to section go on by an impact, so that no code of theirs says where the branch ends."""
+    turn = lambda t, x, p: (p - x @ x) * x + jnp.stack([-x[1], x[0]])
+    wall = hj.Transition("free", "free", lambda t, x, p: 0.6 - x[0], lambda t, x, p: jnp.stack([x[0], -0.5 * x[1]]))
+    system = hj.HybridSystem({"free": hj.Mode(turn, ("x", "y"))}, (wall,))
+    step = hj.ReturnMap(system, section=hj.Section("free", lambda t, x, p: x[0]))
+    orbit = hj.periodic_orbit(step, jnp.array([0.0, 0.5]), jnp.array(0.25))
+    branch = hj.continuation(orbit, where=lambda p: p, stop=0.6, throw=False)
+    assert branch.result == hj.RESULTS.grazing
+    (point,) = branch.special_points
+    assert point.kind == "grazing"
+    assert_allclose(point.value, 0.36, rtol=1e-9)
+    assert_allclose(branch.x[:, 1], np.sqrt(branch.values), rtol=1e-9)
