@@ -3,7 +3,7 @@
 import enum
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import equinox as eqx
 import jax
@@ -62,14 +62,17 @@ def _is_opaque(leaf) -> bool:
     return own.__hash__ is None or own.__eq__ is object.__eq__
 
 
+def as_numbers(x: Array | Sequence) -> Array:
+    """The numbers as an array; `ValueError` for anything else."""
+    try:
+        return x if isinstance(x, jax.Array) else jnp.asarray(x)
+    except (TypeError, ValueError):
+        raise ValueError(f"state: {x!r} is no array of numbers.") from None
+
+
 def check_state(x: State, dimension: int, mode: str) -> Array:
     """The state as a floating-point array of the mode's dimension; `ValueError` otherwise."""
-    try:
-        x = x if isinstance(x, jax.Array) else jnp.asarray(x)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"state: {x!r} is no array of numbers. Give shape ({dimension},), one for each coordinate."
-        ) from None
+    x = as_numbers(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(
             f"state: {x} has dtype {x.dtype.name}; a state is a floating array. Write 1.0 for 1, or x.astype(float)."

@@ -24,7 +24,7 @@ from .._results.failure import raise_failure
 from .._results.working import warn
 from .._system.per_mode import kind_of, numbers_of
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
-from .._system.system import HybridSystem, Mode
+from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state, check_times, sized
@@ -101,36 +101,34 @@ def simulate(
     found = run(Automaton(system, judges=not known))
     if known and np.any(np.asarray(found.result._value) == together) and may_be_in_step(system):
         found = run(Automaton(system))
-    if known and found.result == RESULTS.successful and len(found.modes):
-        _tell_of_idle_guards(found)
+    if known and not found.jumps and found.t > t0:
+        _tell_of_idle_guards(system, mode, ((t0, x0), (found.t, found.x[: x0.size])), params)
     return raise_stop("simulate", found, found) if throw else found
 
 
-def _tell_of_idle_guards(run: Trajectory) -> None:
-    """A warning for each transition that fired nowhere in a run, though armed at the start of its last arc, because its guard was
-    positive nowhere on this arc. Had the guard risen between the ends of the arc, its fall would have ended the arc."""
-    system, last, mode = run.system, int(run.jumps), run.mode_names[-1]
-    ends = [
-        (t[last], x[last, : system.mode(mode).dimension])
-        for t, x in ((run.start_times, run.x_starts), (run.end_times, run.x_ends))
-    ]
-    for number in set(system.leaving(mode)) - set(run.transitions.tolist()):
-        transition = system.transitions[number]
-        armed = transition.armed is None or np.ravel(_at(transition.armed, *ends[0], run.params))
-        first, end = (np.ravel(_at(transition.guard, *point, run.params)) for point in ends)
-        idle = armed & ~((first > 0) | (end > 0))
-        if np.any(idle) and not transition.at_once:
-            member, which = np.argmax(idle), f"transition {transition.source!r} -> {transition.target!r}"
+def _tell_of_idle_guards(system: HybridSystem, mode: str, ends: tuple[tuple[Time, State], ...], params: Params) -> None:
+    """A warning for each transition that is not taken in a run without a jump, though armed at its start, because its guard was
+    negative there. It is so at the end, too: had the guard risen in between, its fall would have ended the run."""
+    ways = [way for way in (system.transitions[k] for k in system.leaving(mode)) if not way.at_once]
+    for way, values in zip(ways, _at_ends(ways, ends, params), strict=True):
+        armed, first, last = (np.ravel(each) for each in values)
+        # A guard that is zero but for rounding, as just after an impact, is not beyond its surface.
+        slack = 1e-6 * np.where(np.isnan(last), 0, np.abs(last))
+        idle = armed & ~(first >= -slack) & ~(last > 0)
+        if np.any(idle):
+            member, which = np.argmax(idle), f"transition {way.source!r} -> {way.target!r}"
             warn(
-                f"simulate: {which}{f', number {member},' * transition.is_family} did not fire, because its guard was positive "
-                f"nowhere from t = {float(ends[0][0]):.6g}, where it was {first[member]:.6g}, to t = {float(ends[1][0]):.6g}. "
-                "A guard fires where it falls from a positive value; at_once=True lets it fire where its mode begins, too."
+                f"simulate: {which}{f', number {member},' * way.is_family} was not taken, because its guard did not fall: it is "
+                f"{first[member]:.6g} at the start, t = {float(ends[0][0]):.6g}. A guard fires where it falls from a positive "
+                "value; at_once=True lets it fire where its mode begins, too."
             )
 
 
 @short_run
-def _at(fn: Callable[[Time, State, Params], Array], t: Time, x: State, params: Params) -> Array:
-    return fn(t, x, params)
+def _at_ends(ways: list[Transition], ends: tuple[tuple[Time, State], ...], params: Params) -> list[tuple[Array, ...]]:
+    """Whether each transition is armed at the start, and its guards at both ends."""
+    armed = lambda way: jnp.array(True) if way.armed is None else jnp.asarray(way.armed(*ends[0], params))
+    return [(armed(way), *(jnp.asarray(way.guard(*point, params)) for point in ends)) for way in ways]
 
 
 def _as_arrays(record: Record) -> Record:

@@ -1,7 +1,7 @@
 """Search for the periodic orbits in a region, without an initial guess."""
 
 import functools as ft
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,7 @@ def find_orbits(
     require_map(step, "find_orbits")
     require_known("find_orbits", step, params, region)
     require_kind(method, AbstractShooting, "find_orbits", "method", "hj.SingleShooting() or hj.MultipleShooting()")
-    if np.ndim(region) not in (1, 2) or len(region) != 2:
+    if not isinstance(region, Iterable) or len(region := tuple(region)) != 2:
         raise ValueError(f"find_orbits: region={region!r} must be a pair of states (low, high).")
     low, high = (np.asarray(bound) for bound in region)
     if not isinstance(max_starts, int) or max_starts < 1:

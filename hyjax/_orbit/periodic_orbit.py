@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.check import check, check_state
+from .._flow.check import as_numbers, check
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
 from .._system.section import Stroboscope
@@ -85,9 +85,7 @@ def periodic_orbit(
     """
     require_map(step, "periodic_orbit")
     require_kind(method, AbstractShooting, "periodic_orbit", "method", "hj.SingleShooting() or hj.MultipleShooting()")
-    if np.ndim(guess) != 2:
-        guess = check_state(guess, step.system.mode(step.mode).dimension, step.mode)
-    guess, strides = jnp.asarray(guess), step.strides
+    guess, strides = as_numbers(guess), step.strides
     if conserved is not None:
         step, params = _on_level(step, guess, params, conserved)
     if not isinstance(near, jax.core.Tracer) and not near >= 0:

@@ -1,6 +1,7 @@
 """Clocks: transitions that are taken at equidistant times, as those of a sampled controller."""
 
 import math
+import numbers
 from collections.abc import Callable
 
 import equinox as eqx
@@ -18,7 +19,7 @@ def plain_number(value: Number) -> Number:
     """A number as one of Python, with which a system has a hash; anything else as it is."""
     if callable(value) or isinstance(value, jax.core.Tracer):
         return value
-    return float(value) if isinstance(value, int | float) or getattr(value, "shape", None) == () else value
+    return float(value) if isinstance(value, numbers.Real) or getattr(value, "shape", None) == () else value
 
 
 class Clock(eqx.Module):

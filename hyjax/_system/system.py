@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -30,7 +30,7 @@ def _texts(given: Any) -> tuple[str, ...]:
     """Names or units in their order, of which one may be a text by itself. `ValueError` for what has no order, or no entries."""
     if isinstance(given, str):
         return (given,)
-    if isinstance(given, Mapping | Set) or not isinstance(given, Iterable):
+    if isinstance(given, Mapping | set | frozenset) or not isinstance(given, Iterable):
         raise ValueError(
             f"Mode: coordinates, units and held are tuples of texts, such as ('theta', 'theta_rate'); got {given!r}."
         )

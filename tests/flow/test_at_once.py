@@ -64,30 +64,30 @@ def test_a_thermostat_that_starts_beyond_its_limit(domain):
     assert_allclose(ran[0].fundamental_matrix(), [[np.exp(-t)]], rtol=1e-9)
 
 
-def test_a_guard_that_never_was_positive_is_named():
-    """At the start: a thermostat that is too hot, a dose that is due, a guard that is NaN. After a jump: one event makes another
-    one due. Not where the guard is positive, not where it is not armed, and not where it has fired before."""
+def test_a_guard_that_is_negative_from_the_start_is_named():
+    """A thermostat that is too hot, one of two doses that are overdue, a guard that is NaN. Not where the guard is positive, not
+    armed, zero at the start as after an impact, and not in a run of no duration."""
     modes = {"heating": hj.Mode(lambda t, x, p: 30 - x, ("T",)), "cooling": hj.Mode(lambda t, x, p: 10 - x, ("T",))}
     limit = lambda guard, **options: hj.HybridSystem(
         modes, (hj.Transition("heating", "cooling", lambda t, x, p: jnp.asarray(guard(t, x[0])), same, **options),)
     )
-    heat = lambda system, start: hj.simulate(system, jnp.array([start]), None, mode="heating", t1=0.3, max_jumps=2)
-    for guard, start, shown in [
-        (lambda t, x: 22 - x, 25.0, "-3"), (lambda t, x: -t, 20.0, "-0"), (lambda t, x: jnp.sqrt(x - 40), 20.0, "nan")
-    ]:  # fmt: skip
-        with pytest.warns(UserWarning, match=rf"'heating' -> 'cooling' did not fire.* t = 0, where it was {shown}, "):
-            assert heat(limit(guard), start).jumps == 0
+    heat = lambda system, start, t1=0.3: hj.simulate(
+        system, jnp.array([start]), None, mode="heating", t1=t1, max_jumps=2, record=False
+    )
+    too_hot = limit(lambda t, x: 22 - x)
+    for system, shown in [(too_hot, "-3"), (limit(lambda t, x: jnp.sqrt(x - 40)), "nan")]:
+        told = f"simulate: transition 'heating' -> 'cooling' was not taken, .* is {shown} at the start, t = 0"
+        with pytest.warns(UserWarning, match=told):
+            assert heat(system, 25.0).jumps == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert heat(limit(lambda t, x: 22 - x), 15.0).jumps == 0
+        assert heat(too_hot, 15.0).jumps == heat(too_hot, 25.0, 0.0).jumps == 0
         assert heat(limit(lambda t, x: 22 - x, armed=lambda t, x, p: x[0] < 24), 25.0).jumps == 0
-    ways = (
-        hj.Transition("on", "on", lambda t, x, p: 1 - t, lambda t, x, p: x + 5),
-        hj.Transition("on", "on", lambda t, x, p: jnp.stack([9 - x[0], 3 - x[0]]), lambda t, x, p, i: x),
-    )
-    told = "'on' -> 'on', number 1, did not fire, .* from t = 1, where it was -2, to t = 2"
-    with pytest.warns(UserWarning, match=told) as found:
-        hj.simulate(hj.HybridSystem({"on": hj.Mode(still, ("x",))}, ways), jnp.zeros(1), None, mode="on", t1=2.0)
+        assert heat(limit(lambda t, x: -t - 1e-16), 20.0).jumps == 0
+    doses = hj.Transition("on", "on", lambda t, x, p: jnp.stack([9 - t, -3 - t]), lambda t, x, p, i: x)
+    with pytest.warns(UserWarning, match="'on' -> 'on', number 1, was not taken, .* is -3 at the start") as found:
+        system = hj.HybridSystem({"on": hj.Mode(still, ("x",))}, (doses,))
+        hj.simulate(system, jnp.zeros(1), None, mode="on", t1=2.0)
     assert len(found) == 1
 
 
