@@ -123,7 +123,7 @@ def _in_order_of(
     its own time. What is not by the route stays."""
     wanted, impacts = system.ways[list(route)], list(impacts)
     close = float(jnp.finfo(time.dtype).eps) ** 0.5 * jnp.abs(time)
-    for _, group in itertools.groupby(range(len(route)), lambda k: _functions(system.transitions[wanted[k, 0]])):
+    for _, group in itertools.groupby(range(len(route)), _ends(system, route).__getitem__):
         block = list(group)
         way = system.transitions[wanted[block[0], 0]]
         if len(block) == 1 or not way.is_family:
@@ -176,6 +176,12 @@ def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ..
 def _content(system: HybridSystem, mode: str) -> tuple:
     """The functions of a mode, and of the transitions that leave it, in their order; as what they are compared by."""
     return _content_of(system.mode(mode)), *(_functions(system.transitions[i]) for i in system.leaving(mode))
+
+
+def _ends(system: HybridSystem, route: tuple[int, ...]) -> list[tuple]:
+    """For each arc the dimension of its mode and the functions of the transition at its end; as what they are compared by."""
+    ends = [system.transitions[k] for k in system.ways[list(route), 0]]
+    return [(system.mode(way.source).dimension, _functions(way)) for way in ends]
 
 
 def _functions(way: Transition) -> tuple:
@@ -244,13 +250,14 @@ def _met(
     system: HybridSystem, t: Time, x: State, params: Params, sequence: tuple[str, ...], integrator: Integrators
 ) -> tuple[str, ...] | None:
     """The sequence in the order of the members of families that is met; `None` where other transitions are."""
-    arcs, wanted = [of_arc(name, system.names) for name in sequence], system.ways[list(system.route(sequence)), 0]
+    arcs, route = [of_arc(name, system.names) for name in sequence], system.route(sequence)
+    wanted = system.ways[list(route), 0]
     through = traced_stride(system, t, x, params, sequence, integrator)
     rows = [(impact.t, impact.transition, impact.index) for impact in through.impacts]
     times, taken, members = (np.array(column) for column in zip(*rows, strict=True))
     if np.any(taken != wanted):
         return None
-    of, close = [_functions(system.transitions[way]) for way in wanted], np.finfo(times.dtype).eps ** 0.5 * times[-1]
+    of, close = _ends(system, route), np.finfo(times.dtype).eps ** 0.5 * times[-1]
     apart = [False, *(of[k] != of[k - 1] or times[k] - times[k - 1] > close for k in range(1, len(of)))]
     order = np.lexsort((members, np.cumsum(apart)))
     return tuple(f"{mode}[{k}]" if k >= 0 else mode for (mode, _), k in zip(arcs, members[order], strict=True))

@@ -264,3 +264,20 @@ def test_events_in_step_are_in_the_order_of_the_sequence():
         assert_allclose(times(params.params)[:2], -np.eye(2) / np.sqrt(3), atol=1e-11)
         around.append(along.monodromy(orbit.x, params))
         assert_allclose(around[-1], around[0], atol=1e-10)
+
+
+@pytest.mark.medium
+def test_a_family_ends_arcs_of_modes_of_different_dimension():
+    """Two coordinates fall at rate 1; each is put to 2 at zero. The time of each event is one more coordinate of the state."""
+    falls = lambda n: hj.Mode(lambda t, x, p: jnp.where(jnp.arange(n) < 2, -1.0, 0.0), tuple("abcd"[:n]))
+    guard, put = lambda t, x, p: x[:2], lambda t, x, p, i: jnp.append(x.at[i].set(2.0), t)
+    ways = [hj.Transition(*names, guard, put) for names in (("two", "three"), ("three", "four"))]
+    back = hj.Transition("four", "two", lambda t, x, p: x[0] - 1.0, lambda t, x, p: x[:2])
+    system = hj.HybridSystem({"two": falls(2), "three": falls(3), "four": falls(4)}, (*ways, back))
+    step = hj.ReturnMap(system, sequence=("two[0]", "three[1]", "four"))
+    stride = step(jnp.array([0.5, 0.9]), None)
+    assert_allclose(stride.x, [1, 1.4], atol=1e-14)
+    assert_allclose(stride.time, 1.5, atol=1e-14)
+    assert_allclose(stride.impacts[-1].x, [1, 1.4, 0.5, 0.9], atol=1e-14)
+    # The state returns to the surface of the last guard, whose time is 1 after the first event.
+    assert_allclose(step.jacobian(jnp.array([0.5, 0.9]), None), [[0, 0], [-1, 1]], atol=1e-14)
