@@ -8,7 +8,8 @@ All orders are followed at the point where the events meet, so that their states
 each event the guards that remain must be zero and fall in the mode that results, and none after the last. The derivative of an
 order is the product of its saltation matrices, applied to the coordinates of the state and to one general variation of the
 parameters. A transition is taken once: a guard that has fired and is still zero, such as one of the time alone, is not due again;
-nor is the same guard, or clock, in another mode.
+nor is the same clock in another mode, or the same guard, if its jump leaves it at zero. After a jump that exchanges two bodies,
+the other body may be at the same guard.
 """
 
 import dataclasses
@@ -26,9 +27,9 @@ from jaxtyping import Array, Bool, PyTree
 from .._numerics.trees import select, without_tangents
 from .._system.every import Clock
 from .._system.results import choose, RESULTS
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, of_member
 from .._system.types import Flag, Params, Scalar, Time
-from .automaton import Automaton, Index, Padded
+from .automaton import Automaton, Index, Padded, switched
 from .flow import Impact, known_where
 from .surfaces import Guards, Mask
 
@@ -157,7 +158,7 @@ class OwedEvents(eqx.Module):
 
     def after(self, taken: Bool[Array, " ways"], together: Mask, close: Time, brief: Flag) -> "OwedEvents":
         """The events that are owed after a way whose guard was met `together` with others within the time `close`.
-        **Arguments:** `taken`: the ways of `taken_with`. `brief`: whether the arc took no longer than events that are still to be
+        **Arguments:** `taken`: the ways of `taken_at`. `brief`: whether the arc took no longer than events that are still to be
         taken."""
         fresh = jnp.any(together)
         left = jnp.where(fresh, jnp.sum(together), jnp.where(brief, jnp.maximum(self.left - 1, 0), 0))
@@ -171,20 +172,13 @@ def nothing_owed(system: HybridSystem, dtype) -> OwedEvents:
 
 
 def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Bool[Array, " ways"]:
-    """The ways that a jump by the way `taken` takes: itself, and those with the same guard, or the same clock, in other modes.
+    """The ways that a jump by the way `taken` takes: itself, and of a clock the ways that are the same clock in other modes.
 
-    The same clocks are the copies of a clock of all modes; and clocks of one mode with equal period and phase. Where two modes
-    have equally many that are the same, these are paired: the first of one mode and the first of the other, and so on.
+    These are the copies of a clock of all modes; and clocks of one mode with equal period and phase. Where two modes have
+    equally many that are the same, these are paired: the first of one mode and the first of the other, and so on.
     """
     first, count = np.cumsum([0, *system.sizes]), sum(system.sizes)
     own = jnp.arange(count) == taken
-    shared, (transition, member) = _shared_guards(system), system.ways.T
-    if np.any(shared):
-        number = jnp.maximum(taken, 0)
-        same = jnp.asarray(shared)[jnp.asarray(transition)[number]][transition] & (
-            member == jnp.asarray(member)[number]
-        )
-        own = own | (same & (taken >= 0))
     ways = [(k, each.source, each.guard) for k, each in enumerate(system.transitions) if isinstance(each.guard, Clock)]
     if len({source for _, source, _ in ways}) < 2:
         return own
@@ -196,6 +190,54 @@ def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Boo
     rank, many = (jnp.sum(alike & each, axis=1) for each in (np.tril(beside, -1), beside))
     paired = (rank[:, None] == rank) & (many[:, None] == many)
     return own.at[places].set(jnp.any(alike & ((numbers > 0) | paired) & own[places], axis=1))
+
+
+def taken_at(automaton: Automaton, t: Time, z: Padded, taken: Index, params: Params) -> Bool[Array, " ways"]:
+    """The ways that the jump by the way `taken` from `(t, z)` takes: those of `taken_with`, and those with the same guard in
+    other modes, if the jump leaves it at zero."""
+    own, shared = taken_with(automaton.system, taken, params, t.dtype), _shared_guards(automaton.system)
+    if not (np.any(shared) and may_be_in_step(automaton.system)):
+        return own
+    transition, member = automaton.system.numbers(jnp.maximum(taken, 0))
+    transitions, members = automaton.system.ways.T
+    same = jnp.asarray(shared)[transition][transitions] & (members == member)
+    stays = _left_at_zero(automaton, shared, *without_tangents((t, z)), transition, member, without_tangents(params))
+    return own | (same & (taken >= 0) & stays)
+
+
+def _left_at_zero(
+    automaton: Automaton, shared: np.ndarray, t: Time, z: Padded, transition: Index, member: Index, params: Params
+) -> Flag:
+    r"""Whether the jump of a member of a transition leaves its guard at zero, from each point of the guard's surface: whether
+    $D(g \circ R)$ is a multiple of $Dg$. True where the mode entered has another guard. **Arguments:** `shared`: see
+    `_shared_guards`."""
+    sources = [automaton.names.index(way.source) for way in automaton.system.transitions]
+    automaton, z, params = automaton.of_state(z, jnp.array(sources)[transition], params)
+    transitions, modes = automaton.system.transitions, automaton.system.modes
+    again = [any(shared[i, j] for j in automaton.system.leaving(way.target)) for i, way in enumerate(transitions)]
+    ways = [
+        (modes[way.source].dimension, way.guard, way.reset, way._members) if known else None
+        for way, known in zip(transitions, again, strict=True)
+    ]
+
+    def around(way, t, z, params, member):
+        """The guard before the jump and after it."""
+        if way is None:
+            return jnp.zeros(2, z.dtype)
+        n, guard, leap, members = way
+        guard, leap = of_member(guard, leap, *([] if members is None else [member]))
+        values = guard(t, z[:n], params), guard(t, leap(t, z[:n], params), params)
+        return jnp.stack([jnp.asarray(value, z.dtype) for value in values])
+
+    both = lambda point: switched(transition, ways, around, point[-1], point[:-1], params, member)
+    point = jnp.append(z, t)
+    general = _general(point)
+    other = general * jnp.cos(2.0 + 3 * jnp.arange(point.size, dtype=point.dtype))
+    before, after = jax.vmap(lambda along: jax.jvp(both, (point,), (along,))[1])(jnp.stack([general, other])).T
+    area = jnp.abs(before[0] * after[1] - before[1] * after[0])
+    eps = float(jnp.finfo(z.dtype).eps)
+    before, after = jnp.max(jnp.abs(before)), jnp.max(jnp.abs(after))
+    return area <= before * (eps**0.5 * after + ROUNDINGS * eps * before)
 
 
 def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transitions"]:
@@ -214,7 +256,8 @@ def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transi
 def owed_after(system: HybridSystem, impact: Impact, t: Time, owed: OwedEvents, params: Params) -> OwedEvents:
     """The events that are owed after an impact at the end of an arc from the time `t`."""
     brief = stop_gradient(impact.t - t) <= 2 * owed.close
-    taken = taken_with(system, impact._way, params, impact.t.dtype)
+    automaton = Automaton(system)
+    taken = taken_at(automaton, impact.t, automaton.pad(impact.x), impact._way, params)
     return owed.after(taken, impact._together, impact._close, brief)
 
 
@@ -279,7 +322,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
             columns_after = by_columns - delay[:, None] * (flow_after - drift)
             terms = jnp.abs(by_columns) + jnp.abs(delay)[:, None] * (jnp.abs(flow_after) + jnp.abs(drift))
             sizes_after = jnp.maximum(sizes[0], jnp.abs(z_after)), jnp.maximum(sizes[1], terms)
-            spent_after = spent | taken_with(automaton.system, taken, params, dtype)
+            spent_after = spent | taken_at(automaton, t, z, taken, params)
             after = entered, z_after, columns_after, left - 1, sound, spent_after, sizes_after
             return select(left > 0, after, (mode, z, columns, left, sound, spent, sizes)), None
 

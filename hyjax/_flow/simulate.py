@@ -28,7 +28,7 @@ from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_mode, check_params, check_state, check_times, sized
-from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents, taken_with
+from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents, taken_at
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
@@ -290,7 +290,7 @@ class Instant(eqx.Module):
     def after(
         self, t: Time, end: Arrival, taken: Bool[Array, " ways"], mode: Index, z: Padded
     ) -> tuple["Instant", Flag]:
-        """The instant after the jump of an arc from the time `t`, by the ways `taken` (`taken_with`), and whether the jumps
+        """The instant after the jump of an arc from the time `t`, by the ways `taken` (`taken_at`), and whether the jumps
         go on without end: mode and state repeat earlier ones (Brent's method to find a cycle). Owed jumps are finitely many, and
         may leave mode and state unchanged."""
         brief = stop_gradient(end.t - t) <= 2 * self.owed.close
@@ -388,9 +388,8 @@ def leave_arc(
     for failed, failure in why:
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
     target = automaton.target(jnp.maximum(taken, 0))
-    instant, endless = now.instant.after(
-        now.t, end, taken_with(automaton.system, taken, params, end.t.dtype), target, z_after
-    )
+    ways = taken_at(automaton, end.t, end.x, taken, params)
+    instant, endless = now.instant.after(now.t, end, ways, target, z_after)
     result = choose(endless & (result == RESULTS.successful), RESULTS.zeno, result)
     jumps = met & (result == RESULTS.successful)
     after = ArcStart(
