@@ -201,7 +201,8 @@ def taken_at(automaton: Automaton, t: Time, z: Padded, taken: Index, params: Par
     transition, member = automaton.system.numbers(jnp.maximum(taken, 0))
     transitions, members = automaton.system.ways.T
     same = jnp.asarray(shared)[transition][transitions] & (members == member)
-    stays = _left_at_zero(automaton, shared, *without_tangents((t, z)), transition, member, without_tangents(params))
+    t, z, params = without_tangents((t, z, params))
+    stays = _left_at_zero(automaton, shared, t, z, transition, member, params)
     return own | (same & (taken >= 0) & stays)
 
 
