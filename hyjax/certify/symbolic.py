@@ -272,13 +272,14 @@ def _apply(atoms: Atoms, equation: Any, inputs: list[Entries]) -> list[Entries]:
     if infinite and name not in (*COMPARED, "select_n"):
         refuse(f"{name} of a number that is not finite", atoms.place)
     if name.startswith("reduce_") and name[7:] in _FOLDED:
-        function = _of_entries(atoms, _FOLDED[name[7:]], dtype.kind)
+        function = _of_entries(atoms, _FOLDED[name[7:]], dtype)
         return [_folded(function, inputs[0], params["axes"], _OF_NONE[name[7:]])]
-    return [_entrywise(_of_entries(atoms, name, dtype.kind), inputs)]
+    return [_entrywise(_of_entries(atoms, name, dtype), inputs)]
 
 
-def _of_entries(atoms: Atoms, name: str, kind: str) -> Callable:
-    """The function of the forms at one place that a primitive is. **Arguments:** `kind`: of their numbers, by NumPy's letter."""
+def _of_entries(atoms: Atoms, name: str, dtype: np.dtype) -> Callable:
+    """The function of the forms at one place that a primitive is. **Arguments:** `dtype`: of their numbers."""
+    kind = dtype.kind
     named = {
         "add": atoms.add, "add_any": atoms.add, "sub": atoms.subtract, "mul": atoms.multiply, "neg": atoms.negative,
         "max": lambda a, b: atoms.make("max", a, b),
@@ -290,6 +291,8 @@ def _of_entries(atoms: Atoms, name: str, kind: str) -> Callable:
     if name in COMPARED and kind != "b":
         compared = _compared_integers if kind in "iu" else _compared
         return lambda a, b: compared(atoms, name, a, b)
+    if name in named and kind in "iu" and name not in ("max", "min", "select_n"):
+        return lambda *each: _wrapped(atoms, named[name](*each), dtype)
     if name in named and (kind != "b" or name == "select_n"):
         return named[name]
     if name in _LOGIC and kind == "b":
@@ -372,8 +375,15 @@ def _placed(equation: Any, inputs: list[Entries], place: str) -> Entries:
     return _array([store[int(i)] for i in places.ravel()], places.shape)
 
 
+def _wrapped(atoms: Atoms, a: LinearForm, dtype: np.dtype) -> LinearForm:
+    """An integer as its type holds it: modulo the count of the type's numbers. With a half, so that it is decided at their ends."""
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    turns = atoms.multiply(atoms.add(a, number(Fraction(1, 2) - low)), number(Fraction(1, high - low + 1)))
+    return atoms.subtract(a, atoms.multiply(atoms.function("floor", turns), number(high - low + 1)))
+
+
 def _converted(atoms: Atoms, entries: Entries, old: np.dtype, new: np.dtype) -> Entries:
-    """Entries of another type: truth values as 0 and 1, numbers rounded as the type rounds them."""
+    """Entries of another type: truth values as 0 and 1, numbers as the type holds them."""
     if entries.dtype != object:
         return _known(entries.astype(new))
     if (new.kind == "b" and old.kind == "b") or (new == np.float64 and old.kind == "f"):
@@ -382,20 +392,21 @@ def _converted(atoms: Atoms, entries: Entries, old: np.dtype, new: np.dtype) -> 
     literals = [float(each) for each in known if each is not None]
     if len(literals) == len(known):
         return _known(np.array(literals, old).astype(new).reshape(entries.shape))
-    if new not in (np.int32, np.int64, np.float64):
+    if new not in (np.int32, np.int64, np.float64) and (new.kind not in "iu" or old.kind == "f"):
         refuse(f"convert_element_type to {new}", atoms.place)
 
     def converted(each: Any) -> LinearForm:
-        if not isinstance(each, LinearForm):
+        if old.kind == "b":
             return atoms.select(each, number(0), number(1))
+        if isinstance(each, float):
+            refuse("convert_element_type of a number that is not finite", atoms.place)
         if old.kind == "f" and new.kind == "i":
-            toward_zero = atoms.function("floor", atoms.make("abs", each))
-            each = atoms.multiply(atoms.function("sign", each), toward_zero)
-        if old != np.int32 and new == np.int32:
             # Beyond its range the type's last number.
             low, high = (number(int(end)) for end in (np.iinfo(new).min, np.iinfo(new).max))
             each = atoms.make("max", each, low)
             each = atoms.negative(atoms.make("max", atoms.negative(each), atoms.negative(high)))
-        return each
+            toward_zero = atoms.function("floor", atoms.make("abs", each))
+            return atoms.multiply(atoms.function("sign", each), toward_zero)
+        return _wrapped(atoms, each, new) if new.kind in "iu" else each
 
     return _array([converted(each) for each in entries.ravel()], entries.shape)
