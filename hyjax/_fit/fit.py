@@ -181,8 +181,9 @@ def fit(
     return raise_failure("fit", found, remedy=REMEDY) if throw else found
 
 
-# Fits with the matching of the fit before; and the most rows before each of which an event is passed on trial.
-ROUNDS, FEW_ROWS = 5, 40
+# Fits with the matching of the fit before; and the most fits with an event passed on trial, one before each row, in which a record
+# that matches nothing takes about five times as long as without them.
+ROUNDS, TRIALS = 5, 40
 REMEDY = "With throw=False the fit is returned, with the code in `result`."
 
 
@@ -345,7 +346,7 @@ def _with_events_passed(solved: Callable, best: Fitted, labels: list, guesses) -
         (k, row) for k, each in enumerate(best.records) for row, label in enumerate(each.labels) if label is not None
     ]
     least = np.inf
-    for _ in range(MOST if len(rows) <= FEW_ROWS else 0):
+    for _ in range(min(MOST, TRIALS // max(len(rows), 1))):
         tried = []
         for k, row in rows:
             own = marks[k]._replace(skips={**marks[k].skips, row: marks[k].skips.get(row, 0) + 1})

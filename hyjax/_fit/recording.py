@@ -116,19 +116,27 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _table_of(path: str | Path) -> Any:
-    """The table of a CSV file. `ValueError` for one that pandas does not read, and for rows that are longer than the first."""
+    """The table of a CSV file, or of a pipe or an address, which is read once. `ValueError` for one that pandas does not read,
+    and for rows that are longer than the first."""
     pandas = needed("pandas", "data", "Tables in files")
     with warnings.catch_warnings():
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         try:
-            names = pandas.read_csv(path, nrows=0).columns
-            if len(names) == 1 and (others := [each for each in (";", "\t") if each in str(names[0])]):
-                raise ValueError(
-                    f"fit: {path}: columns are separated by {others[0]!r}. Give the table, pandas.read_csv(path, "
-                    f"sep={others[0]!r}); of numbers with a decimal comma with decimal=','."
-                )
-            return pandas.read_csv(path, index_col=False)
-        except (pandas.errors.ParserError, pandas.errors.EmptyDataError, pandas.errors.ParserWarning) as error:
+            with pandas.read_csv(path, index_col=False, iterator=True) as reader:
+                heads = reader.read(0)
+                names = heads.columns
+                if len(names) == 1 and (others := [each for each in (";", "\t") if each in str(names[0])]):
+                    raise ValueError(
+                        f"fit: {path}: columns are separated by {others[0]!r}. Give the table, pandas.read_csv(path, "
+                        f"sep={others[0]!r}); of numbers with a decimal comma with decimal=','."
+                    )
+                return next(reader, heads)
+        except pandas.errors.ParserWarning:
+            raise ValueError(
+                f"fit: {path}: rows are longer than the heading. Name each column; where the first one names the rows, give the "
+                "table, pandas.read_csv(path, index_col=0)."
+            ) from None
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
             raise ValueError(f"fit: {path}: {' '.join(str(error).split())}") from None
 
 

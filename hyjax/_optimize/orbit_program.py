@@ -123,7 +123,9 @@ def pairs_of(pairs: Bounds, count: int, caller: str, name: str) -> list:
     pair = len(given) == 2 and all(each is None or np.ndim(each) == 0 for each in given)
     if count == 1 and pair and given != [None, None]:
         given = [tuple(given)]
-    if len(given) != count or not all(each is None or np.shape(each)[:1] == (2,) for each in given):
+    # The ends of a pair may have unlike shapes.
+    length = lambda each: len(each) if isinstance(each, tuple | list) else next(iter(np.shape(each)), None)
+    if len(given) != count or not all(each is None or length(each) == 2 for each in given):
         raise ValueError(
             f"{caller}: {name}={pairs} must hold a pair, or None, for each of the {count} parameters that are selected, in their "
             "order."

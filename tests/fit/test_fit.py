@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import pathlib
+import threading
 
 import equinox as eqx
 import jax
@@ -12,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._testing import read_columns
 from hyjax.models import bouncing_ball as ball, rimless_wheel as wheel, simplest_walker as walker
 
 # Estimates, covariances and data: least squares in 50 digits, the walker's in 30 by Taylor series.
@@ -656,7 +659,8 @@ def test_misuse(data, options, message):
         ("", "ball.csv: No columns"),
         ("time;event\n0,4;*\n1,1;*\n", "separated by ';'. Give the table, pandas.read_csv"),
         ("time\tevent\n0.4\t*\n", r"separated by '\\t'"),
-        ("time,event\n0.4,*,7\n1.1,*,7\n", "ball.csv: Length of header"),
+        ("time,event\n0.4,*,7\n1.1,*,7\n", "ball.csv: rows are longer than the heading.*index_col=0"),
+        ("time,event\n", "no rows"),
         ("time,event\n0.4,*\n1.1,*,7\n", "ball.csv: .*Expected 2 fields in line 3, saw 3"),
         ("time,y\n0.1,-\n0.2,0.8\n", "the column 'y' has '-', no number"),
     ],
@@ -666,6 +670,26 @@ def test_files_that_are_no_table(text, message, tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         fit_ball(path, noise=1e-3)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_file_is_read_once(tmp_path):
+    """A pipe gives its rows once. A comma at the end of each row is no column."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    done = threading.Event()
+
+    def write():
+        path.write_text("time,y\n0.1,1.5,\n0.2,2.5,\n")
+        # Nothing more, for which a second reader would wait for ever.
+        while not done.wait(0.01):
+            path.write_text("")
+
+    threading.Thread(target=write, daemon=True).start()
+    columns, _ = read_columns(path, {"y"})
+    done.set()
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    assert {name: list(column) for name, column in columns.items()} == {"time": [0.1, 0.2], "y": [1.5, 2.5]}
 
 
 @pytest.mark.medium
