@@ -102,6 +102,8 @@ def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype, caller: str
             raise ValueError(
                 f"{caller}: the bounds {pair} of {names[i]} must be numbers, or have its shape {np.shape(leaves[i])}."
             ) from None
+        except jax.errors.TracerArrayConversionError:
+            raise ValueError(f"{caller}: the bounds of {names[i]} are traced. Give numbers that are known.") from None
         if np.any(np.isnan(low)) or np.any(np.isnan(high)) or not np.all(low < high):
             raise ValueError(f"{caller}: the bounds {pair} of {names[i]} must be (low, high) with low < high.")
         lower.append(low.ravel())

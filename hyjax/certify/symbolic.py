@@ -376,7 +376,7 @@ def _placed(equation: Any, inputs: list[Entries], place: str) -> Entries:
 
 
 def _wrapped(atoms: Atoms, a: LinearForm, dtype: np.dtype) -> LinearForm:
-    """An integer as its type holds it: modulo the count of the type's numbers. With a half, so that it is decided at their ends."""
+    """An integer as its type holds it: modulo the count of the type's numbers. By a half, it is decided also at their ends."""
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     turns = atoms.multiply(atoms.add(a, number(Fraction(1, 2) - low)), number(Fraction(1, high - low + 1)))
     return atoms.subtract(a, atoms.multiply(atoms.function("floor", turns), number(high - low + 1)))
