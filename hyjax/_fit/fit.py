@@ -181,8 +181,8 @@ def fit(
     return raise_failure("fit", found, remedy=REMEDY) if throw else found
 
 
-# Fits with the matching of the fit before; and the most fits with an event passed on trial, one before each row, in which a record
-# that matches nothing takes about five times as long as without them.
+# Fits with the matching of the fit before; and the most fits with an event passed on trial, one before each row: with these a
+# record that matches nothing takes about five times as long.
 ROUNDS, TRIALS = 5, 40
 REMEDY = "With throw=False the fit is returned, with the code in `result`."
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -56,3 +57,16 @@ def test_a_stable_gait_is_not_taken_for_its_neighbour():
         assert not away.sound and away.result == hj.RESULTS.far_from_guess
         along = evaluate(moved, one)
         assert along.sound and joined(one, along.carry) and not joined(other, along.carry)
+
+
+def test_the_ends_of_a_pair_of_bounds():
+    """A number and an array; bounds that are traced are refused."""
+    params = {"a": jnp.zeros(()), "b": jnp.ones(2)}
+    of = lambda name, pair: unknowns_of(lambda p: p[name], params, [pair], jnp.zeros(()).dtype)
+    found = of("b", (0.0, np.array([2.0, 4.0])))
+    assert np.all(found.lower * found.scale == 0) and np.all(found.upper * found.scale == np.array([2.0, 4.0]))
+    assert np.all(of("b", (None, np.array([2.0, 4.0]))).lower == -np.inf)
+    with pytest.raises(ValueError, match="the bounds of a are traced"):
+        jax.jit(lambda low: of("a", (low, 1.0)).lower)(0.0)
+    with pytest.raises(ValueError, match="must hold a pair"):
+        of("a", (0.0, 1.0, 2.0))
