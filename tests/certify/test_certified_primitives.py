@@ -320,7 +320,10 @@ def test_parameters_are_of_their_types(function, p, value):
     [
         (lambda x: x.astype(jnp.int8).astype(float), "'convert_element_type to int8'"),
         (lambda x: x.astype(jnp.uint32).astype(float), "'convert_element_type to uint32'"),
-        (lambda x: jnp.stack([x, jnp.inf]).astype(int).astype(float)[:1], "convert_element_type of a number that is not"),
+        (
+            lambda x: jnp.stack([x, jnp.inf]).astype(int).astype(float)[:1],
+            "convert_element_type of a number that is not",
+        ),
         (lambda x: x[None].at[3].get(mode="fill", fill_value=0), "'gather out of bounds'"),
         (lambda x: x * jnp.square(jnp.float32(0.1)).astype(float), "'square in float32'|'mul in float32'"),
         (lambda x: lax.erf(x), "'erf'"),
