@@ -84,8 +84,15 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
 
 
 def _state(orbit) -> np.ndarray:
-    """The state to be shown, in which what is rounding of its largest coordinate is zero."""
-    return without_rounding(orbit.x, np.max(np.abs(orbit.x), axis=-1, keepdims=True, initial=0))
+    """The state to be shown, in which rounding is zero: what is below that of the largest coordinate of its own unit, or is
+    nothing beside the largest of all, whatever the units."""
+    x, names = np.abs(orbit.x), orbit.system.mode(orbit.sequence[0]).coordinates
+    known = units_of(None, orbit.params, orbit.system).coordinates
+    # A coordinate without a unit may have any.
+    units = np.array([known.get(name) or f"of {name}" for name in names], str)
+    alike = np.max(np.where(units[:, None] == units, x[..., None, :], 0), axis=-1, initial=0)
+    rounding = np.maximum(64 * np.finfo(x.dtype).eps * alike, 1e-25 * np.max(x, axis=-1, keepdims=True, initial=0))
+    return np.where(x < rounding, 0.0, orbit.x)
 
 
 def _digits(orbit) -> int:

@@ -1,5 +1,6 @@
 """What results show of themselves: numbers, as many digits as they have, and names of codes."""
 
+import dataclasses
 import html
 import re
 
@@ -30,12 +31,23 @@ def test_an_orbit_on_a_line_of_its_own_is_its_table(orbit):
     assert repr(orbit) == str(orbit) and "theta_rate       +0.460341126609" in repr(orbit)
     # The multiplier along the flow is zero, found with rounding, as a coordinate may be.
     assert "multiplier 2     +0\n" in repr(orbit)
-    tiny = eqx.tree_at(lambda orbit: orbit.x, orbit, orbit.x * jnp.array([1.0, -1e-13]))
+    tiny = eqx.tree_at(lambda orbit: orbit.x, orbit, orbit.x * jnp.array([1.0, -1e-26]))
     assert "theta_rate       +0\n" in repr(tiny)
     rows = side_by_side(jax.tree.map(lambda leaf: leaf[None], tiny), "wheel", 100).rows
     assert [row[2] for row in rows if row[0] == "theta_rate"] == ["+0"]
-    small = eqx.tree_at(lambda orbit: orbit.x, orbit, orbit.x * jnp.array([1.0, -1e-9]))
+    small = eqx.tree_at(lambda orbit: orbit.x, orbit, orbit.x * jnp.array([1.0, -1e-13]))
     assert "theta_rate       -4.6034112660" in repr(small)
+
+
+def test_what_is_rounding_depends_on_the_unit():
+    """Beside metres: metres of rounding, and picofarads."""
+    names, units = ("length", "width", "charge", "other"), ("m", "m", "C", "")
+    jump = hj.Transition("run", "run", lambda t, x, p: x[0] - 1, lambda t, x, p: 2 * x)
+    system = hj.HybridSystem({"run": hj.Mode(lambda t, x, p: -x, names, units=units)}, (jump,))
+    of = gait()
+    of = dataclasses.replace(of, system=system, sequence=("run",), x=jnp.array([2.0, 1e-15, 3e-13, -4e-14]))
+    shown = dict(re.findall(r"(length|width|charge|other) +(\S+)", repr(of)))
+    assert shown == {"length": "+2", "width": "+0", "charge": "+3e-13", "other": "-4e-14"}
 
 
 def test_a_stride_shows_its_values(orbit):
