@@ -408,7 +408,9 @@ def _shown_values(unfolding: Unfolding, v: Array) -> np.ndarray:
 
 
 def _number(value: Coefficient, largest: float = 0.0) -> str:
-    real, imag = (float(without_rounding(part, max(abs(value), largest))) for part in (value.real, value.imag))
+    # Coefficients may have unlike units: beside the largest one only what is nothing in any of them, below 1e-25 of it, is zero.
+    size = max(abs(value), 5e-14 * largest)
+    real, imag = (float(without_rounding(part, size)) for part in (value.real, value.imag))
     return f"{real:.10g}" if imag == 0 else f"{real:.10g} {'+' if imag >= 0 else '-'} {abs(imag):.10g}i"
 
 

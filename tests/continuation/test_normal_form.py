@@ -110,8 +110,9 @@ def test_criticality_and_predictor():
     assert "supercritical: a stable orbit of twice the period for free > 3" in str(form)
     assert_allclose(form.rate, -1, rtol=1e-12)
     # What is rounding of another coefficient is shown as zero.
-    beside = dataclasses.replace(form, coefficients={"one": 0.5, "other": -3e-33, "pair": 0.2 + 1e-20j})
-    assert re.findall(r"(one|other|pair) +(\S+)", str(beside)) == [("one", "0.5"), ("other", "0"), ("pair", "0.2")]
+    beside = dataclasses.replace(form, coefficients={"one": 0.5, "other": -3e-33, "pair": 0.2 + 1e-20j, "small": 2e-14})
+    shown = dict(re.findall(r"(one|other|pair|small) +(\S+)", str(beside)))
+    assert shown == {"one": "0.5", "other": "0", "pair": "0.2", "small": "2e-14"}
     for amplitude in (1e-2, 2e-2):
         r, (one, other) = form.predictor(amplitude)
         exact = (r + 1 + np.array([1, -1]) * np.sqrt((r - 3) * (r + 1))) / (2 * r)
