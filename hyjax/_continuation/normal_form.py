@@ -408,9 +408,7 @@ def _shown_values(unfolding: Unfolding, v: Array) -> np.ndarray:
 
 
 def _number(value: Coefficient, largest: float = 0.0) -> str:
-    # Coefficients may have unlike units: beside the largest one only what is nothing in any of them, below 1e-25 of it, is zero.
-    size = max(abs(value), 5e-14 * largest)
-    real, imag = (float(without_rounding(part, size)) for part in (value.real, value.imag))
+    real, imag = without_rounding(np.array([value.real, value.imag]), max(abs(value), 5e-14 * largest))
     return f"{real:.10g}" if imag == 0 else f"{real:.10g} {'+' if imag >= 0 else '-'} {abs(imag):.10g}i"
 
 
