@@ -162,8 +162,10 @@ def find_orbits(
     require_map(step, "find_orbits")
     require_known("find_orbits", step, params, region)
     require_kind(method, AbstractShooting, "find_orbits", "method", "hj.SingleShooting() or hj.MultipleShooting()")
-    if not isinstance(region, Iterable) or len(region := tuple(region)) != 2:
+    bounds = tuple(region) if isinstance(region, Iterable) else ()
+    if len(bounds) != 2:
         raise ValueError(f"find_orbits: region={region!r} must be a pair of states (low, high).")
+    region = bounds
     low, high = (np.asarray(bound) for bound in region)
     if not isinstance(max_starts, int) or max_starts < 1:
         raise ValueError(f"find_orbits: max_starts={max_starts!r} must be an integer of at least 1.")
