@@ -1,6 +1,7 @@
 r"""The computational graph of a function of JAX, entry by entry: its jaxpr as forms of atoms."""
 
 import functools as ft
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -350,8 +351,9 @@ def _folded(function: Callable, entries: Entries, axes: tuple[int, ...], of_none
     """Entries along some axes, together: a sum, or the largest. **Arguments:** `of_none`: of no entries."""
     kept = [i for i in range(entries.ndim) if i not in axes]
     shape = tuple(entries.shape[i] for i in kept)
-    rows = np.transpose(entries, (*kept, *axes)).reshape(*shape, -1)
-    return _array([ft.reduce(function, rows[at]) if rows.shape[-1] else of_none for at in np.ndindex(*shape)], shape)
+    count = math.prod(entries.shape[i] for i in axes)
+    rows = np.transpose(entries, (*kept, *axes)).reshape(*shape, count)
+    return _array([ft.reduce(function, rows[at]) if count else of_none for at in np.ndindex(*shape)], shape)
 
 
 def _placed(equation: Any, inputs: list[Entries], place: str) -> Entries:
