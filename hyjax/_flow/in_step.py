@@ -24,7 +24,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, PyTree
 
-from .._numerics.trees import select, without_tangents
+from .._numerics.trees import content_of, select, without_tangents
 from .._system.every import Clock
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, of_member
@@ -243,8 +243,7 @@ def _left_at_zero(
 
 def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transitions"]:
     """For each two transitions whether their guards are one function, in two modes: not clocks, see `taken_with`."""
-    guards = [jax.tree.flatten(way.guard) for way in system.transitions]
-    known = [(structure, tuple(map(id, leaves))) for leaves, structure in guards]
+    known = [content_of(way.guard) for way in system.transitions]
     sources = np.array([way.source for way in system.transitions])
     clocks = np.array([isinstance(way.guard, Clock) for way in system.transitions], bool)
     alike = np.array([[one == other for other in known] for one in known], bool).reshape(2 * [len(known)])

@@ -31,6 +31,12 @@ def without_derivative(tree: PyTree, reason: str) -> PyTree:
     return eqx.combine(same(numbers), rest)
 
 
+def content_of(tree: PyTree) -> tuple:
+    """The structure of a PyTree and the identities of its leaves: two trees of the same functions have one content."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple(map(id, leaves))
+
+
 def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
     """`out` with unchanged values, and with every batch axis of the `inputs`; keys of random numbers as they are.
 

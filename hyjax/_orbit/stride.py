@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from .._flow.flow import flow_for, Impact, run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
 from .._flow.integrator import Integrators, pushable
 from .._flow.jump import reset, variation_of_jump
 from .._numerics.eager import short_run
+from .._numerics.trees import content_of
 from .._results.shown import Shown
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem, of_arc, Transition
@@ -140,8 +141,10 @@ def _in_order_of(
         ends = own + jax.lax.stop_gradient(times - own)
         begins = np.append(True, np.zeros(len(block) - 1, bool)) | (jnp.diff(times, prepend=times[:1]) > close)
         fields = [system.mode(sequence[k]).vector_field for k in block]
-        kinds = list({_content_of(field): field for field in fields}.values())
-        branches = [[_content_of(each) for each in kinds].index(_content_of(field)) for field in fields]
+        contents = [content_of(field) for field in fields]
+        distinct = list(dict.fromkeys(contents))
+        kinds = [fields[contents.index(each)] for each in distinct]
+        branches = [distinct.index(each) for each in contents]
 
         def one(now: tuple, row: tuple, way=way, kinds=kinds) -> tuple[tuple, Array]:
             begins, t, x, end, member, branch = row
@@ -175,7 +178,7 @@ def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ..
 
 def _content(system: HybridSystem, mode: str) -> tuple:
     """The functions of a mode, and of the transitions that leave it, in their order; as what they are compared by."""
-    return _content_of(system.mode(mode)), *(_functions(system.transitions[i]) for i in system.leaving(mode))
+    return content_of(system.mode(mode)), *(_functions(system.transitions[i]) for i in system.leaving(mode))
 
 
 def _ends(system: HybridSystem, route: tuple[int, ...]) -> list[tuple]:
@@ -186,13 +189,7 @@ def _ends(system: HybridSystem, route: tuple[int, ...]) -> list[tuple]:
 
 def _functions(way: Transition) -> tuple:
     """The functions of a transition, wherever it leads from and to; as what they are compared by."""
-    return _content_of(dataclasses.replace(way, source="", target=""))
-
-
-def _content_of(tree: PyTree) -> tuple:
-    """The structure of a PyTree and the identities of its leaves."""
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, tuple(map(id, leaves))
+    return content_of(dataclasses.replace(way, source="", target=""))
 
 
 def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]], params: Params, now: tuple):
