@@ -25,6 +25,8 @@ import jax.numpy as jnp
 import hyjax as hj
 if os.environ["FIRST_RESULT_CACHE"]:
     hj.enable_cache(os.environ["FIRST_RESULT_CACHE"])
+"""
+FLOW = """
 from hyjax.models import simplest_walker as walker
 params = walker.Params()
 x0 = jnp.array([0.20031090054424709, -0.19983247300495235, 0.40062180108849418, -0.015822999948309382])
@@ -88,15 +90,25 @@ RESULTS = {
 QUICK = ("import", "simulate", "orbit")
 
 
-def cpu_seconds(name: str, cache: str) -> tuple[float, float]:
-    """CPU seconds of a fresh process, and the error that the process prints. **Arguments:** `cache`: a folder, or none."""
-    text = START + ("" if name.startswith("diffrax") else WALKER) + textwrap.dedent(RESULTS[name])
+def cpu_seconds(text: str, cache: str) -> tuple[float, float]:
+    """CPU seconds of a fresh process that goes on from `START`, and the error that it prints. **Arguments:** `cache`: a folder,
+    or none."""
     environment = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
     environment |= {"FIRST_RESULT_CACHE": cache, "JAX_PLATFORMS": "cpu"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ended = subprocess.run([sys.executable, "-c", text], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    code = START + textwrap.dedent(text)
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, float(ended.stdout)
+
+
+def cold_and_warm(text: str) -> tuple[float, float, float]:
+    """CPU seconds without a cache and with the one that such a process has filled, and the error."""
+    cold, error = cpu_seconds(text, "")
+    with tempfile.TemporaryDirectory() as cache:
+        cpu_seconds(text, cache)
+        warm, _ = cpu_seconds(text, cache)
+    return cold, warm, error
 
 
 if __name__ == "__main__":
@@ -107,8 +119,6 @@ if __name__ == "__main__":
     names = given.only.split(",") if given.only else QUICK if given.quick else RESULTS
     print(f"{'CPU seconds':<28}{'cold':>8}{'warm':>8}{'error':>10}")
     for name in names:
-        cold, error = cpu_seconds(name, "")
-        with tempfile.TemporaryDirectory() as cache:
-            cpu_seconds(name, cache)
-            warm, _ = cpu_seconds(name, cache)
+        start = FLOW + ("" if name.startswith("diffrax") else WALKER)
+        cold, warm, error = cold_and_warm(start + textwrap.dedent(RESULTS[name]))
         print(f"{name:<28}{cold:>8.1f}{warm:>8.1f}{error:>10.1e}", flush=True)

@@ -4,8 +4,9 @@ min (1/L) integral u^2 dt at a speed, from mirrored poses joined by straight lin
 force of 50 N at least, a clearance of 0.04 (1 - (x/L)^2) m, knees bent by 0.05 at least, the impulse of the strike inside the
 cone, the old foot leaves upward. 25 intervals: hyjax with linear torques and exact arcs; CasADi by Hermite and Simpson, with
 quadratic torques, the problem of Chevallereau et al. (2003) as this file states it in both. Where CasADi is installed (`pip
-install casadi`) it is built and solved in the same run, and its torques are replayed. Then 64 optima over speed and slope, in
-two threads.
+install casadi`) it is built and solved in the same run, and its torques are replayed. A feedback from interval to interval makes
+the optimum stable: multipliers, and steps after a push. Then 64 optima over speed and slope, in two threads; and what a fresh
+process computes before the first results of the robot and before the optimum, from an empty cache of programs and a full one.
 
     python benchmarks/robots.py [--intervals 25] [--speeds 8] [--slopes 8]
 """
@@ -26,6 +27,7 @@ jax.config.update("jax_enable_x64", True)
 import equinox as eqx  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from first_result import cold_and_warm  # noqa: E402
 
 import hyjax as hj  # noqa: E402
 from hyjax.models import rabbit  # noqa: E402
@@ -129,18 +131,106 @@ def cost(orbit, p):
     return EFFORT(orbit, p) / LENGTH(orbit, p)
 
 
-def solver(intervals):
-    """The compiled optimum as a function of speed and slope."""
+def search(intervals):
+    """The optimum as a function of speed and slope."""
     inputs = hj.control.HeldInputs(STEP, lambda p: p.torque, intervals=intervals, low=-150.0, high=150.0)
     x, duration = crude(intervals)
 
     def optimum(speed, slope):
         params = Params(BODY, jnp.zeros(4), jnp.array(0.4), slope)
         guess = inputs.plan(jnp.asarray(x), duration, params)
-        found = hj.optimize(guess, cost, where=lambda p: p.reach, constraints=limits(speed, intervals), throw=False)
-        return found.value, found.result._value, found.shortfall, found.gap, found.iterations
+        return hj.optimize(guess, cost, where=lambda p: p.reach, constraints=limits(speed, intervals), throw=False)
 
     return optimum
+
+
+class Loop(NamedTuple):
+    """The corrected plan: parameters, torques, the duration of an interval, gains, and the states at the starts of intervals."""
+
+    own: Params
+    inputs: Any
+    interval: Any
+    gains: Any
+    starts: Any
+
+
+def begun(x, k, p):
+    """The state at the start of an interval: with a clock, the interval's number and the correction, which are held."""
+    k = jnp.asarray(k, x.dtype)
+    at = k.astype(int)
+    return jnp.concatenate([x, jnp.stack([k * p.interval, k]), -p.gains[at] @ (x - p.starts[at])])
+
+
+def corrected(t, x, p):
+    at = x[11].astype(int)
+    part = x[10] / p.interval - x[11]
+    torque = (1 - part) * p.inputs[at, 0] + part * p.inputs[at, 1] + x[12:]
+    return jnp.append(swing(t, x[:10], p.own._replace(torque=torque)), 1)
+
+
+STATE, HELD = (*rabbit.coordinates, "clock"), ("interval", *(f"{joint}_correction" for joint in rabbit.joints))
+WALK = hj.HybridSystem(
+    {"swing": hj.Mode(corrected, STATE, domain=lambda t, x, p: rabbit.hip_height(t, x[:10], p.own.body), held=HELD)},
+    (
+        hj.Transition(
+            "swing", "swing", lambda t, x, p: (x[11] + 1) * p.interval - x[10], lambda t, x, p: begun(x[:10], x[11] + 1, p),
+            armed=lambda t, x, p: x[11] < len(p.inputs) - 1.5,
+        ),
+        hj.Transition(
+            "swing", "swing", lambda t, x, p: rabbit.foot_height(t, x[:10], p.own.body),
+            lambda t, x, p: begun(rabbit.strike(t, x[:10], p.own.body), 0, p),
+            armed=lambda t, x, p: rabbit.foot_ahead(t, x[:10], p.own.body),
+        ),
+    ),
+)  # fmt: skip
+
+
+def walk(gait, gains, push, steps=8):
+    """Distances from the plan after each strike, of a walk whose torso is pushed by so much at its start."""
+    plan = gait.plan
+    p = Loop(plan.params, plan.inputs, plan.duration / len(plan.inputs), gains, plan.x[:-1])
+    x = begun(plan.x[0].at[5].add(push), 0, p)
+    fast = hj.Integrator(rtol=1e-10, atol=1e-10, unroll=False)
+    run = hj.simulate(
+        WALK, x, p, mode="swing", t1=(steps + 0.5) * plan.duration, max_jumps=30 * steps, integrator=fast, throw=False
+    )
+    strikes = np.asarray(run.transitions)[:-1] == 1
+    return np.max(np.abs(np.asarray(run.x_starts)[1:][strikes][:, :10] - np.asarray(plan.x[0])), axis=1), run.result
+
+
+def stabilized(gait):
+    """Feedback from interval to interval: its multipliers, and walks with it and without."""
+    begin = time.process_time()
+    feedback = gait.feedback()
+    largest = lambda values: float(jnp.max(jnp.abs(values)))
+    alone = largest(jnp.linalg.eigvals(gait.return_jacobian))
+    print(
+        f"feedback once per interval: the largest multiplier is {largest(feedback.multipliers):.3f}, without it {alone:.0f} "
+        f"({time.process_time() - begin:.1f} CPU s with compilation)"
+    )
+    for gains, name in ((feedback.gains, "with"), (0 * feedback.gains, "without")):
+        away, code = walk(gait, gains, 0.1)
+        shown = ", ".join(f"{each:.0e}" for each in away)
+        print(f"pushed by 0.1 rad/s, {name} feedback, the distance from the plan after each strike: {shown} ({code})")
+
+
+# What a fresh process computes first, and the error of it.
+START = "from hyjax.models import rabbit\nparams = rabbit.Params()\n"
+ORBIT = "orbit = lambda p: hj.periodic_orbit(rabbit.step, rabbit.guess(p), p)\n"
+FIRST = {
+    "simulate": """
+run = hj.simulate(rabbit.system, rabbit.guess(params), params, mode="swing", t1=1.0)
+print(float(run.result._value))
+""",
+    "orbit": ORBIT + "print(abs(float(orbit(params).period) - 0.5105390538657097))",
+    "gradient": ORBIT
+    + "print(abs(float(jax.grad(lambda p: orbit(p).period)(params).torso_mass) - (-0.01450401850281)))",
+    "optimum": """
+import equinox as eqx, robots
+found = eqx.filter_jit(robots.search(25))(jnp.array(0.75), jnp.array(0.0))
+print(abs(float(found.value) / robots.CONVERGED - 1))
+""",
+}
 
 
 def by_casadi(intervals, speed=0.75):
@@ -277,20 +367,20 @@ def main():
     parser.add_argument("--slopes", type=int, default=8)
     given = parser.parse_args()
 
-    optimum = solver(given.intervals)
-    one = jax.jit(optimum)
+    optimum = search(given.intervals)
+    one = eqx.filter_jit(optimum)
     begun, cpu = time.perf_counter(), time.process_time()
     program = one.lower(jnp.array(0.75), jnp.array(0.0)).compile()
     print(f"hyjax: compiled in {time.perf_counter() - begun:.1f} s ({time.process_time() - cpu:.1f} CPU)")
     seconds = []
     for _ in range(3):
         begun = time.perf_counter()
-        value, code, short, gap, _ = jax.block_until_ready(program(jnp.array(0.75), jnp.array(0.0)))
+        gait = jax.block_until_ready(program(jnp.array(0.75), jnp.array(0.0)))
         seconds.append(time.perf_counter() - begun)
     ours = min(seconds)
     print(
-        f"hyjax: J = {float(value):.4f} ({float(value) / CONVERGED - 1:+.1e} of the converged optimum), code {int(code)}, "
-        f"shortfall {float(short):.0e}, gap {float(gap):.0e}, solved in {ours:.2f} s"
+        f"hyjax: J = {float(gait.value):.4f} ({float(gait.value) / CONVERGED - 1:+.1e} of the converged optimum), {gait.result}, "
+        f"shortfall {float(gait.shortfall):.0e}, gap {float(gait.gap):.0e}, solved in {ours:.2f} s"
     )
     peer = by_casadi(given.intervals)
     if peer is not None:
@@ -300,11 +390,17 @@ def main():
             f"iterations; replayed, its torques miss the end by {miss:.3f}"
         )
         print(f"one optimum: hyjax takes {ours / solved:.2f} of CasADi's time to solve")
+    stabilized(gait)
 
     speeds, slopes = np.linspace(0.65, 0.8, given.speeds), np.linspace(-0.02, 0.02, given.slopes)
     pairs = np.stack(np.meshgrid(speeds, slopes), axis=-1).reshape(-1, 2)
     halves = np.array_split(pairs, 2)
-    many = jax.jit(lambda pairs: jax.lax.map(lambda pair: optimum(pair[0], pair[1]), pairs))
+
+    def value(pair):
+        found = optimum(pair[0], pair[1])
+        return found.value, found.result._value
+
+    many = jax.jit(lambda pairs: jax.lax.map(value, pairs))
     begun = time.perf_counter()
     batch = many.lower(jnp.asarray(halves[0])).compile()
     print(f"batch: compiled in {time.perf_counter() - begun:.1f} s")
@@ -319,6 +415,11 @@ def main():
     )
     if peer is not None:
         print(f"of {len(pairs)} times CasADi's solve: {spent / (len(pairs) * solved):.2f}")
+
+    print(f"{'CPU seconds':<12}{'cold':>8}{'warm':>8}{'error':>10}")
+    for name, text in FIRST.items():
+        cold, warm, error = cold_and_warm(START + text)
+        print(f"{name:<12}{cold:>8.1f}{warm:>8.1f}{error:>10.1e}")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ RECORDS = {
     "smallest_push": ("_sweep/smallest_push.py", ("SmallestPush",)),
     "optimize": ("_optimize/optimized_orbit.py", ("OptimizedOrbit",)),
     "optimize of a plan": ("_optimize/optimized_plan.py", ("OptimizedPlan",)),
+    "OptimizedPlan.feedback": ("_optimize/optimized_plan.py", ("PlanFeedback",)),
     "fit": ("_fit/fitted.py", ("Fitted",)),
     "follow_optimum": ("_optimize/optimum_branch.py", ("OptimumBranch", "ActiveSetChange")),
 }

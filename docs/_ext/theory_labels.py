@@ -37,7 +37,7 @@ SECTIONS = {
         objectives.along objectives.largest objectives.smallest objectives.integral objectives.impact_loss
         objectives.positive_work objectives.negative_work objectives.cost_of_transport objectives.Negative
         plot.optimization_figure plot.optimum_figure plot.animate_optimization""",
-    "plans": "control.HeldInputs control.Plan OptimizedPlan plot.plan_figure",
+    "plans": "control.HeldInputs control.Plan OptimizedPlan PlanFeedback plot.plan_figure",
     "fits": "fit Fitted plot.fit_figure",
     "sweep": """sweep attractor basin plot.sweep_figure plot.attractor_figure plot.basin_figure""",
     "solvers": """study.solver_study study.solver_points study.quantity_study study.recommend_integrator study.Recommendation

@@ -8,10 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Complex, Float, Int
 
 from .._numerics.eager import dense_run
+from .._numerics.eigenvalues import eigenvalues
+from .._numerics.elimination import solver
+from .._numerics.semidefinite import check_positive, closed_loop, stabilizing_cost
 from .._numerics.trees import select
+from .._results.failure import raise_failure
 from .._results.registry import draw
 from .._results.shown import is_traced, lanes, one_of_batch, Shown
 from .._results.table import Table
@@ -20,6 +24,7 @@ from .._system.results import choose, counted_codes, described_code, nan_unless,
 from .._system.types import Flag, Scalar
 from .._system.where import Where
 from ..control.held_inputs import Plan
+from ..control.riccati_equation import RiccatiMap
 from .constraint import all_constraints, Constraint, label_of, limits_of, Objective
 from .interior_point import InteriorPoint, SearchHistory
 from .interval import input_at, points_of
@@ -54,8 +59,8 @@ class OptimizedPlan(Shown):
     fall at the end; `unexpected_transition` where it falls before, or the domain is left; `nonfinite` where the guess has no
     finite values.
 
-    **Methods:** `return_jacobian`, whose eigenvalues are the multipliers of the gait; `distances(n)`: from the limits along the
-    arc; `plot()`.
+    **Methods:** `return_jacobian`, whose eigenvalues are the multipliers of the gait; `feedback()`, which stabilizes it;
+    `distances(n)`: from the limits along the arc; `plot()`.
 
     **Example:**
 
@@ -130,33 +135,76 @@ class OptimizedPlan(Shown):
         """The Jacobian of the step, from the state after its jump to that after the next one, with the inputs as functions of the
         time since the jump: its eigenvalues are the gait's multipliers. `ValueError` for a batch."""
         one_of_batch("return_jacobian", self.value, "plans")
-        program, point = self.program, self.point
-        sizes, scale, way = program.sizes, program.scales.state, program.held.ending
-        (x, v, _, _), last = sizes.parts(point.states[0]), sizes.stages - 1
-        input_of = lambda s: input_at(sizes.degree, point.inputs[-1], s)
+        by_state, _, closing = self._linear_stages()
+        flown, _ = jax.lax.scan(
+            lambda total, by: (by @ total, None), jnp.eye(len(closing), dtype=closing.dtype), by_state
+        )
+        scale = self.program.scales.state
+        return scale[:, None] * (closing @ flown) / scale
 
-        def interval(x, each):
-            k, u = each
-            return points_of(ft.partial(program.flow, k), sizes.degree, x, v, u, 0.0, 1.0)[2][: x.size], None
+    def _linear_stages(
+        self,
+    ) -> tuple[Float[Array, "intervals n n"], Float[Array, "intervals n m"], Float[Array, "n n"]]:
+        """The derivatives of the end of each interval by the state at its start and by what is added to its input; and those of
+        the state after the jump by that at the planned time of the jump. In units of the sizes."""
+        program, sizes = self.program, self.program.sizes
+        scale, way, last = program.scales.state, program.held.ending, sizes.stages - 1
+        x, v, _, _ = jax.vmap(sizes.parts, out_axes=(0, 0, 0, 0))(self.point.states)
+        v, m = v[-1], sizes.inputs // (sizes.degree + 1)
 
-        def end(x):
-            x, _ = jax.lax.scan(interval, x, (jnp.arange(sizes.stages), point.inputs))
-            return x, x
+        def end(k, x, added, u):
+            u = u + jnp.tile(added, sizes.degree + 1)
+            return points_of(ft.partial(program.flow, k), sizes.degree, x, v, u, 0.0, 1.0)[2][: x.size]
+
+        of_interval = jax.vmap(jax.jacfwd(end, (1, 2)), in_axes=(0, 0, None, 0))
+        by_state, by_input = of_interval(jnp.arange(sizes.stages), x[:-1], jnp.zeros(m, x.dtype), self.point.inputs)
+        one, input = jnp.ones((), x.dtype), input_at(sizes.degree, self.point.inputs[-1], jnp.ones((), x.dtype))
 
         def at(function, s, x):
-            t, _, params = program._at(last, s, v, input_of(s))
+            t, _, params = program._at(last, s, v, input)
             return jnp.asarray(function(t, x * scale, params), x.dtype)
 
-        one = jnp.ones((), x.dtype)
-        flown, x = jax.jacfwd(end, has_aux=True)(x)
-        rate = program.flow(last, one, x, v, input_of(one))[: x.size]
-        (fall, slope), (by_time, by_state) = (
-            jax.jacfwd(ft.partial(at, each), (0, 1))(one, x) for each in (way.guard, way.reset)
+        rate = program.flow(last, one, x[-1], v, input)[: x.shape[1]]
+        (fall, slope), (by_time, by_end) = (
+            jax.jacfwd(ft.partial(at, each), (0, 1))(one, x[-1]) for each in (way.guard, way.reset)
         )
         # Where the state is higher over the guard's surface, the jump is later.
         later = -slope / (fall + slope @ rate)
-        jacobian = (by_state + jnp.outer(by_time + by_state @ rate, later)) @ flown
-        return jacobian / scale
+        return by_state, by_input, (by_end + jnp.outer(by_time + by_end @ rate, later)) / scale[:, None]
+
+    def feedback(
+        self,
+        *,
+        state_cost: Float[Array, "n n"] | None = None,
+        control_cost: Float[Array, "m m"] | None = None,
+        throw: bool = True,
+    ) -> "PlanFeedback":
+        r"""The linear-quadratic regulator of the step, once per interval: $u = u_k(t) - K_k\,(x(t_k) - x_k)$ for that
+        from $t_k$.
+
+        The gains minimize $\sum_k \delta x_k^\top Q\,\delta x_k + \delta u_k^\top R\,\delta u_k$ over all steps to come: with the
+        jump from the last interval to the first, $P_k = Q + A_k^\top P_{k+1} (I + B_k R^{-1} B_k^\top P_{k+1})^{-1} A_k$.
+
+        **Arguments:** `state_cost`: $Q$, symmetric and positive definite, shape `(n, n)`; by default the square of the distance
+        in the sizes of the state. `control_cost`: $R$, likewise, `(m, m)`; by default in sizes of the inputs that move the state
+        by its own. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
+
+        **Returns:** `PlanFeedback`. `ValueError` for a batch, and for costs of another shape or that are not positive definite.
+
+        Source: Anderson, Moore (1990), *Optimal Control: Linear Quadratic Methods*; Bittanti, Colaneri (2009), *Periodic
+        Systems*, ch. 6.
+        """
+        one_of_batch("feedback", self.value, "plans")
+        sizes, scales, costs = self.program.sizes, self.program.scales, []
+        named = ("state_cost", state_cost, scales.state), ("control_cost", control_cost, scales.input)
+        for (name, given, scale), size in zip(named, (sizes.state, sizes.inputs // (sizes.degree + 1)), strict=True):
+            if given is None:
+                costs.append(jnp.eye(size, dtype=scale.dtype))
+            else:
+                given = check_positive(given, size, scale.dtype, f"feedback: {name}")
+                costs.append(scale[:size, None] * given * scale[:size])
+        found = _feedback(self, *costs)
+        return raise_failure("OptimizedPlan.feedback", found) if throw else found
 
     def plot(self):
         """A figure of coordinates, inputs and distances from limits over time; see `hyjax.plot.plan_figure`."""
@@ -174,6 +222,57 @@ class OptimizedPlan(Shown):
 
     def _tables(self):
         return (_table(self) if self.value.ndim == 0 else _batch_table(self),)
+
+
+class PlanFeedback(NamedTuple):
+    r"""The feedback $\delta u_k = -K_k\,\delta x_k$ of a step with inputs free in time, from `OptimizedPlan.feedback`.
+
+    **Attributes:** `gains`: $K_k$, of the input by the state, shape `(intervals, m, n)`. `multipliers`: of the closed loop once
+    around the step, largest modulus first, shape `(n,)`. `result`: `successful`, `not_stabilized` where no gains put all
+    multipliers inside the unit circle, or the code of the plan.
+
+    **Example:**
+
+    >>> cart = hj.Mode(lambda t, x, p: jnp.stack([x[1], p]), ("place", "speed"))
+    >>> turn = hj.Transition("cart", "cart", lambda t, x, p: 1 - x[0], lambda t, x, p: jnp.stack([0 * x[0], x[1]]))
+    >>> step = hj.ReturnMap(hj.HybridSystem({"cart": cart}, (turn,)), sequence=("cart",))
+    >>> inputs = hj.control.HeldInputs(step, lambda p: p, intervals=2)
+    >>> guess = inputs.plan(jnp.array([[0.0, 0.5], [1.0, 0.5]]), 2.0, jnp.array(0.0))
+    >>> effort = hj.objectives.integral(lambda t, x, p: p**2)
+    >>> gait = hj.optimize(guess, effort, constraints=hj.Constraint(hj.objectives.period, equals=2.0))
+    >>> feedback = gait.feedback(control_cost=jnp.eye(1))
+    >>> feedback.gains.shape, str(feedback.result)
+    ((2, 1, 2), 'successful')
+    """
+
+    gains: Float[Array, "intervals m n"]
+    multipliers: Complex[Array, " n"]
+    result: RESULTS
+
+
+@dense_run
+def _feedback(gait: OptimizedPlan, q: Float[Array, "n n"], r: Float[Array, "m m"]) -> PlanFeedback:
+    by_state, by_input, closing = gait._linear_stages()
+    n, m = len(q), len(r)
+    acting = jax.vmap(lambda b: b @ solver(r)(b.T))(by_input)
+    stages = RiccatiMap(by_state, acting, jnp.broadcast_to(q, by_state.shape))
+    zero = jnp.zeros_like(q)
+    total, _ = jax.lax.scan(
+        lambda total, each: (total.then(each), None), RiccatiMap(jnp.eye(n, dtype=q.dtype), zero, zero), stages
+    )
+    once = total.then(RiccatiMap(closing, zero, zero))
+    cost = stabilizing_cost(once.a, once.g, once.h)
+    multipliers = eigenvalues(closed_loop(once.a, once.g, cost))
+
+    def gain(p, stage):
+        each, b = stage
+        return each.before(p), solver(r + b.T @ p @ b)(b.T @ p @ each.a)
+
+    _, gains = jax.lax.scan(gain, closing.T @ cost @ closing, (stages, by_input), reverse=True)
+    scales = gait.program.scales
+    sound = jnp.all(jnp.isfinite(gains)) & (jnp.max(jnp.abs(multipliers)) < 1)
+    result = choose((gait.result == RESULTS.successful) & ~sound, RESULTS.not_stabilized, gait.result)
+    return PlanFeedback(scales.input[:m, None] * gains / scales.state, multipliers, result)
 
 
 def optimize_plan(

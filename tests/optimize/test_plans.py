@@ -86,6 +86,28 @@ def test_the_plan_is_a_trajectory_of_its_map(cart):
     assert_allclose(jax.vmap(lambda end: way("cart", end, params))(ends), [[1.0], [0.0]])
 
 
+@pytest.mark.medium
+def test_feedback_from_interval_to_interval(cart):
+    """The periodic Riccati recursion in NumPy, of intervals of 1/2 and of a jump that a faster cart meets earlier."""
+    a, b = np.array([[1, 0.5], [0, 1]]), np.array([[0.125], [0.5]])
+    # The jump is at place 1, where the cart has the speed 0.4 and the rate -0.3.
+    closing = np.array([[0, 0], [0.75, 1.0]])
+    q, r = np.diag([2.0, 3.0]), np.array([[0.7]])
+    p, gains = np.eye(2), np.zeros((4, 1, 2))
+    for _ in range(200):
+        p = closing.T @ p @ closing
+        for k in reversed(range(4)):
+            gains[k] = np.linalg.solve(r + b.T @ p @ b, b.T @ p @ a)
+            p = q + a.T @ p @ (a - b @ gains[k])
+    found = cart.feedback(state_cost=jnp.asarray(q), control_cost=jnp.asarray(r))
+    assert_allclose(found.gains, gains, rtol=1e-7, atol=1e-9)
+    loop = closing @ np.linalg.multi_dot([a - b @ gain for gain in gains[::-1]])
+    assert_allclose(found.multipliers, sorted(np.linalg.eigvals(loop), key=abs, reverse=True), atol=1e-8)
+    assert abs(found.multipliers[0]) < 1 and cart.feedback().result == hj.RESULTS.successful
+    with pytest.raises(ValueError, match=r"feedback: control_cost .* positive definite"):
+        cart.feedback(control_cost=jnp.zeros((1, 1)))
+
+
 def test_the_way_counts_once(unchecked):
     """With one interval too, where the arc that begins the step ends at the section, in the same interval; a function of equal
     arguments is equal, and not compiled again."""
