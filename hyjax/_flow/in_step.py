@@ -193,17 +193,17 @@ def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Boo
 
 
 def taken_at(automaton: Automaton, t: Time, z: Padded, taken: Index, params: Params) -> Bool[Array, " ways"]:
-    """The ways that the jump by the way `taken` from `(t, z)` takes: those of `taken_with`, and those with the same guard in
-    other modes, if the jump leaves it at zero."""
+    """The ways that the jump by the way `taken` from `(t, z)` takes: those of `taken_with`, and those with the same guard in the
+    mode entered. Where the jump does not leave that guard at zero, another body is there, and neither of them is taken."""
     own, shared = taken_with(automaton.system, taken, params, t.dtype), _shared_guards(automaton.system)
-    if not (np.any(shared) and may_be_in_step(automaton.system)):
+    if not (automaton.judges and np.any(shared) and may_be_in_step(automaton.system)):
         return own
     transition, member = automaton.system.numbers(jnp.maximum(taken, 0))
     transitions, members = automaton.system.ways.T
     same = jnp.asarray(shared)[transition][transitions] & (members == member)
     t, z, params = without_tangents((t, z, params))
     stays = _left_at_zero(automaton, shared, t, z, transition, member, params)
-    return own | (same & (taken >= 0) & stays)
+    return (own & ~same) | (same & (taken >= 0) & stays)
 
 
 def _left_at_zero(
@@ -232,17 +232,19 @@ def _left_at_zero(
 
     both = lambda point: switched(transition, ways, around, point[-1], point[:-1], params, member)
     point = jnp.append(z, t)
-    general = _general(point)
+    eps = float(jnp.finfo(z.dtype).eps)
+    # A coordinate that is zero but for rounding, as that of a body which lands, varies as one that is zero.
+    general = _general(jnp.where(jnp.abs(point) > eps**0.5 * jnp.max(jnp.abs(point)), point, 0))
     other = general * jnp.cos(2.0 + 3 * jnp.arange(point.size, dtype=point.dtype))
     before, after = jax.vmap(lambda along: jax.jvp(both, (point,), (along,))[1])(jnp.stack([general, other])).T
     area = jnp.abs(before[0] * after[1] - before[1] * after[0])
-    eps = float(jnp.finfo(z.dtype).eps)
     before, after = jnp.max(jnp.abs(before)), jnp.max(jnp.abs(after))
     return area <= before * (eps**0.5 * after + ROUNDINGS * eps * before)
 
 
 def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transitions"]:
-    """For each two transitions whether their guards are one function, in two modes: not clocks, see `taken_with`."""
+    """For each two transitions whether their guards are one function, in two modes; and for one with itself, if it leads back to
+    its mode. Not clocks, see `taken_with`."""
     known = [content_of(way.guard) for way in system.transitions]
     sources = np.array([way.source for way in system.transitions])
     clocks = np.array([isinstance(way.guard, Clock) for way in system.transitions], bool)
@@ -250,7 +252,8 @@ def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transi
     beside = alike & (sources[:, None] == sources)
     rank, many = np.sum(np.tril(beside, -1), axis=1), np.sum(beside, axis=1)
     paired = (rank[:, None] == rank) & (many[:, None] == many)
-    return alike & ~beside & paired & ~clocks
+    again = np.diag(np.array([way.source == way.target for way in system.transitions], bool))
+    return ((alike & ~beside & paired) | again) & ~clocks
 
 
 def owed_after(system: HybridSystem, impact: Impact, t: Time, owed: OwedEvents, params: Params) -> OwedEvents:
