@@ -391,7 +391,9 @@ def test_after_an_exchange_the_other_body_is_at_the_same_guard(names):
             assert_allclose(found.x, 2 * [2 * v * 1.25 - 1.5 * v**2 - 0.78125, 2 * v - 1.25], atol=1e-14)
             by_h = np.array([2 * 1.25 / v - 3, 2 / v])
             assert_allclose(jacobian[:, ::2], np.kron(np.eye(2), by_h[:, None]), atol=1e-13)
-    stride = hj.ReturnMap(system(family), sequence=tuple(f"{name}[0]" for name in names))(jnp.array([0.0, 1, 0, 1]), None)
+    stride = hj.ReturnMap(system(family), sequence=tuple(f"{name}[0]" for name in names))(
+        jnp.array([0.0, 1, 0, 1]), None
+    )
     assert_allclose(stride.x, [0, 1, 0, 1], atol=1e-14)
     assert_allclose(stride.time, 2, atol=1e-14)
 
