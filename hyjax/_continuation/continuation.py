@@ -113,7 +113,9 @@ def continuation(
         fastest = jnp.max(jnp.abs(orbit.jacobian))
         time = 1 / jnp.where(fastest > 0, fastest, 1)
         # Residuals are relative to the unknowns: the scaled parameter is not zero within the interval, as the state may be.
-        equation = Balance(orbit, (free,), size_of(orbit.x), time, values - 4 * interval.span, interval.span[None])
+        equation = Balance(
+            orbit, (free,), size_of(orbit.x), jnp.abs(orbit.x), time, values - 4 * interval.span, interval.span[None]
+        )
         accept = jnp.asarray(rounding(orbit.x), orbit.x.dtype)
         start = _directions(equation.join(orbit.x, values), interval)
         curves = curves_from(equation, *start, interval, method, accept)
@@ -123,7 +125,8 @@ def continuation(
     problem = Problem(orbit.system, orbit.sequence, orbit.strides)
     size = jnp.maximum(jnp.max(jnp.abs(orbit.nodes)), jnp.max(jnp.abs(orbit.before)))
     size = jnp.where(size > 0, size, 1)
-    unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, values, interval.span[None])
+    sizes = jnp.max(jnp.abs(orbit.nodes), axis=0)
+    unfolding = unfolding_of(problem, orbit.params, (free,), integrator, size, sizes, values, interval.span[None])
     start = _directions(unfolding.join(orbit.before, values), interval)
     if family and not is_traced(interval):
         _check_family(unfolding, *start, method)
@@ -182,11 +185,11 @@ def _directions(v0: Array, interval: Interval) -> tuple[Array, Array, Array]:
     return jnp.broadcast_to(v0, along.shape), jnp.broadcast_to(natural, along.shape), along
 
 
-def unfolding_of(problem, params, free, integrator, size, values, scale) -> Unfolding:
+def unfolding_of(problem, params, free, integrator, size, sizes, values, scale) -> Unfolding:
     """The unfolding whose state is scaled by `size` times the root of the number of strides, so that a branch has the same length
     for one orbit traversed once or several times."""
     plain = without_jacobian(integrator)
-    return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), values, scale)
+    return Unfolding(problem, params, free, plain, size * math.sqrt(problem.strides), sizes, values, scale)
 
 
 def branch_from(

@@ -36,6 +36,7 @@ from jaxtyping import Array, Complex, Float
 from .._flow.jump import reset
 from .._numerics.eager import short_run
 from .._numerics.elimination import det, solve
+from .._orbit.orbit_report import shown_state
 from .._results.registry import draw
 from .._results.shown import computed_once, Shown
 from .._results.table import Table, without_rounding
@@ -123,7 +124,8 @@ class EquilibriumPoint(Shown):
         return np.atleast_1d(self.value)
 
     def __str__(self) -> str:
-        x = without_rounding(self.equilibrium.x, float(self.unfolding.state_scale))
+        at = self.equilibrium
+        x = shown_state(at.x, at.system, at.mode, at.params, self.unfolding.sizes)
         return f"{self.kind} at {self._at()}: x = ({', '.join(f'{each:+.10g}' for each in x)}); {self.meaning}"
 
     def _at(self) -> str:

@@ -132,7 +132,7 @@ def locus(
     else:
         problem = Problem(old.problem.system, old.problem.sequence, times * old.problem.strides)
         size = old.state_scale * math.sqrt(times)
-        unfolding = Unfolding(problem, params, (first, second), old.integrator, size, origin, scale)
+        unfolding = Unfolding(problem, params, (first, second), old.integrator, size, old.sizes, origin, scale)
         touch, loosest = point.touch, 1e5 * sum(old.integrator.tolerances(y.dtype))
         made = ft.partial(Locus, touch=touch)
     v0 = unfolding.join(jnp.concatenate([y] * times), origin)

@@ -33,6 +33,7 @@ from .._numerics.newton import newton, Root
 from .._orbit.chain import Chain
 from .._orbit.level import Family
 from .._orbit.orbit import orbit_of, PeriodicOrbit
+from .._orbit.orbit_report import shown_state
 from .._results.failure import raise_failure
 from .._results.registry import diagrams
 from .._results.shown import computed_once, Shown
@@ -215,9 +216,10 @@ class SpecialPoint(Shown):
         return raise_failure("invariant_circles", found, remedy=remedy) if throw else found
 
     def _shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """The `values` and the state as they are shown, zero up to rounding where that is all there is."""
-        old = self.unfolding
-        return without_rounding(self.values, old.scale), without_rounding(self.orbit.x, float(old.state_scale))
+        """The `values` and the state as they are shown: what is rounding in its own unit is zero."""
+        old, orbit = self.unfolding, self.orbit
+        x = shown_state(orbit.x, orbit.system, orbit.sequence[0], orbit.params, old.sizes)
+        return without_rounding(self.values, old.scale), x
 
     def __str__(self) -> str:
         values, x = self._shown()

@@ -110,7 +110,7 @@ def switch_branch(
 
     def unfolded(sequence: tuple[str, ...], laps: int) -> Unfolding:
         problem = Problem(old.problem.system, sequence, laps)
-        return unfolding_of(problem, params, old.free, old.integrator, size, values, span)
+        return unfolding_of(problem, params, old.free, old.integrator, size, old.sizes, values, span)
 
     if point.kind == "swap":
         if daughter or amplitude is not None:
@@ -198,7 +198,8 @@ def _born(point: EquilibriumPoint, stop: Stop, amplitude: float, method, integra
     interval = interval_to(stop, point.value, "switch_branch", behind=1.0)
     size = size_of(at.x)
     unfolding = unfolding_of(
-        Problem(system, (home,), 1), at.params, equation.free, integrator, size, point.value[None], interval.span[None]
+        Problem(system, (home,), 1), at.params, equation.free, integrator, size, equation.sizes, point.value[None],
+        interval.span[None],
     )
     # Half the longest distance along the real part of the eigenvector.
     a = amplitude * size / (2 * jnp.max(jnp.abs(form.right.real)))

@@ -62,6 +62,7 @@ class Unfolding(eqx.Module):
     free: tuple[int, ...] = eqx.field(static=True)
     integrator: Integrators = eqx.field(static=True)
     state_scale: Scalar
+    sizes: Float[Array, " coordinates"]  # of the coordinates after the closing jump, at the start of the curve
     origin: Float[Array, " free"]
     scale: Float[Array, " free"]
     order: int = eqx.field(static=True, default=1)  # how often F can be differentiated
@@ -195,6 +196,7 @@ class Balance(eqx.Module):
     start: Equilibrium
     free: tuple[int, ...] = eqx.field(static=True)
     state_scale: Scalar
+    sizes: Float[Array, " n"]  # of the coordinates, at the start of the curve
     time_scale: Scalar
     origin: Float[Array, " free"]
     scale: Float[Array, " free"]

@@ -7,12 +7,15 @@ from typing import Any, TYPE_CHECKING
 
 import jax
 import numpy as np
+from jaxtyping import ArrayLike
 
 from .._results.installed import load_xarray, needed
 from .._results.labels import described, meanings_of, named_params, units_attribute, units_of
 from .._results.shown import digits_of
 from .._results.table import complex_text, shown_indices, Table, without_rounding
 from .._system.results import code_flags, code_names, counted_codes, described_code
+from .._system.system import HybridSystem
+from .._system.types import Params
 
 if TYPE_CHECKING:
     import pandas
@@ -84,15 +87,24 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
 
 
 def _state(orbit) -> np.ndarray:
-    """The state to be shown, in which rounding is zero: what is below that of the largest coordinate of its own unit, or is
-    nothing beside the largest of all, whatever the units."""
-    x, names = np.abs(orbit.x), orbit.system.mode(orbit.sequence[0]).coordinates
-    known = units_of(None, orbit.params, orbit.system).coordinates
+    """The state to be shown."""
+    return shown_state(orbit.x, orbit.system, orbit.sequence[0], orbit.params, share=64 * np.finfo(orbit.x.dtype).eps)
+
+
+def shown_state(
+    x: ArrayLike, system: HybridSystem, mode: str, params: Params, sizes: ArrayLike = 0.0, share: float | None = None
+) -> np.ndarray:
+    """A state of a mode to be shown, in which rounding is zero: what is below the `share`, by default `eps**(3/4)`, of the largest
+    coordinate of its own unit, or is nothing beside the largest of all, whatever the units. `sizes`: of the coordinates
+    elsewhere, as at the start of a branch."""
+    x, known = np.asarray(x), units_of(None, params, system).coordinates
+    share = np.finfo(x.dtype).eps ** (3 / 4) if share is None else share
     # A coordinate without a unit may have any.
-    units = np.array([known.get(name) or f"of {name}" for name in names], str)
-    alike = np.max(np.where(units[:, None] == units, x[..., None, :], 0), axis=-1, initial=0)
-    rounding = np.maximum(64 * np.finfo(x.dtype).eps * alike, 1e-25 * np.max(x, axis=-1, keepdims=True, initial=0))
-    return np.where(x < rounding, 0.0, orbit.x)
+    units = np.array([known.get(name) or f"of {name}" for name in system.mode(mode).coordinates], str)
+    sizes = np.maximum(np.abs(x), sizes)
+    alike = np.max(np.where(units[:, None] == units, sizes[..., None, :], 0), axis=-1, initial=0)
+    rounding = np.maximum(share * alike, 1e-25 * np.max(sizes, axis=-1, keepdims=True, initial=0))
+    return np.where(np.abs(x) < rounding, 0.0, x)
 
 
 def _digits(orbit) -> int:

@@ -218,6 +218,16 @@ def test_a_branch_that_does_not_lead_to_stop():
 
 
 @pytest.mark.medium
+def test_a_small_coordinate_of_a_special_point_is_shown():
+    """Charges of 1e-15 C beside a length at whose zero is a fold: x -> x + mu - x^2, q -> (q + 1e-15 (1 + mu)) / 2."""
+    law = lambda x, p: jnp.stack([x[0] + p - x[0] ** 2, (x[1] + 1e-15 * (1 + p)) / 2])
+    step = hj.ReturnMap(mapping(law, 2), sequence=("run",), integrator=CLOCK)
+    orbit = hj.periodic_orbit(step, jnp.array([0.5, 1e-15, 0.0]), jnp.array(0.25))
+    (fold,) = hj.continuation(orbit, where=lambda p: p, stop=(-0.1, 0.5), throw=False).special_points
+    assert str(fold).startswith("fold at 0: x = (+0, +1e-15, +0)")
+
+
+@pytest.mark.medium
 def test_a_flag_stays_what_it_is_along_a_branch():
     """A held flag that each jump sets to 0 is 0 in every step of a doubled branch, not a rounding, which another law would take
     for a flag that is set. With b = 3 a / 13 the fixed point has r (1 - a) = 127 / 130, and its doubling 127 / 65 + 67 / 70."""

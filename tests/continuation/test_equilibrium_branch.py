@@ -179,6 +179,15 @@ def test_boundary_equilibria_persist_or_fold(sliding):
 
 
 @pytest.mark.medium
+def test_a_small_coordinate_of_a_special_point_is_shown():
+    """x' = p - x^2 has a fold at zero, where the charge is 1e-15 C."""
+    field = lambda t, x, p: jnp.stack([p - x[0] ** 2, 1e-15 * (1 + p) - x[1]])
+    system = hj.HybridSystem({"flow": hj.Mode(field, ("x", "q"), units=("m", "C"))}, ())
+    (fold,) = branch_of(system, "flow", [1.0, 2e-15], jnp.array(1.0), stop=(-1.0, 2.0)).special_points
+    assert str(fold).startswith("fold at 0: x = (+0, +1e-15); two")
+
+
+@pytest.mark.medium
 def test_no_equilibrium_beyond_a_wall():
     floor = hj.Mode(lambda t, x, p: jnp.stack([x[1], p - x[0] - x[1]]), ("y", "v"))
     hit = hj.Transition("flow", "flow", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -x[1]]))
