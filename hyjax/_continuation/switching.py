@@ -198,7 +198,13 @@ def _born(point: EquilibriumPoint, stop: Stop, amplitude: float, method, integra
     interval = interval_to(stop, point.value, "switch_branch", behind=1.0)
     size = size_of(at.x)
     unfolding = unfolding_of(
-        Problem(system, (home,), 1), at.params, equation.free, integrator, size, equation.sizes, point.value[None],
+        Problem(system, (home,), 1),
+        at.params,
+        equation.free,
+        integrator,
+        size,
+        equation.sizes,
+        point.value[None],
         interval.span[None],
     )
     # Half the longest distance along the real part of the eigenvector.

@@ -476,9 +476,11 @@ def end_of_simulation(
 def mode_of_state(
     system: HybridSystem, name: str, t: Time, x: State, params: Params, tolerances: tuple
 ) -> tuple[Index, RESULTS]:
-    """The mode in which a state is: that of the name, which has a domain, if this holds the state, else the only other one of
+    """The mode in which a state is: that of the name if it has no domain, or this holds the state, else the only other one of
     the same coordinates whose domain does; `outside_domain` where there is none, or several. On a limit of a domain, within the
     solver's tolerance, the state is held where the mode's flow does not leave there."""
+    if system.mode(name).domain is None:
+        return jnp.array(system.number(name)), RESULTS.successful
     t, x, params = without_tangents((t, x, params))
     (rtol, atol), coordinates, named = tolerances, system.mode(name).coordinates, {}
     for each in (name, *system.names):
@@ -501,14 +503,12 @@ def mode_of_state(
 
 
 def run_to_way(
-    automaton: Automaton, t: Time, x: State, name: str, params: Params, integrator: Integrators, way: int, times: int, most: Array
+    automaton: Automaton, t: Time, x: State, mode: Index, params: Params, integrator: Integrators, way: int, times: int,
+    most: Array,
 ) -> tuple[Padded, RESULTS]:  # fmt: skip
-    """The state just after a way has been taken so many `times`, within `most` jumps through any modes, from that in which the
-    state is (`mode_of_state`); `no_crossing` where an arc lasts longer than the integrators' `max_time`. Not differentiable in
-    reverse mode."""
-    mode, result = mode_of_state(automaton.system, name, t, x, params, integrator.tolerances(x.dtype))
+    """The state just after a way has been taken so many `times`, within `most` jumps through any modes; `no_crossing` where an
+    arc lasts longer than the integrators' `max_time`. Not differentiable in reverse mode."""
     start = first_arc(automaton, automaton.pad(x), mode, t, jnp.full_like(t, jnp.inf))
-    start = dataclasses.replace(start, result=result, done=result != RESULTS.successful)
     longest = max(part.max_time for part in integrator.parts)
 
     def one(carry):

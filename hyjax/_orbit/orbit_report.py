@@ -94,8 +94,8 @@ def _state(orbit) -> np.ndarray:
 def shown_state(
     x: ArrayLike, system: HybridSystem, mode: str, params: Params, sizes: ArrayLike = 0.0, share: float | None = None
 ) -> np.ndarray:
-    """A state of a mode to be shown, in which rounding is zero: what is below the `share`, by default `eps**(3/4)`, of the largest
-    coordinate of its own unit, or is nothing beside the largest of all, whatever the units. `sizes`: of the coordinates
+    """A state of a mode to be shown, in which rounding is zero: what is below the `share`, by default `eps**(3/4)`, of the
+    largest coordinate of its own unit, or is nothing beside the largest of all, whatever the units. `sizes`: of the coordinates
     elsewhere, as at the start of a branch."""
     x, known = np.asarray(x), units_of(None, params, system).coordinates
     share = np.finfo(x.dtype).eps ** (3 / 4) if share is None else share

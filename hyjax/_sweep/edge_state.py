@@ -36,16 +36,20 @@ LONGEST, CLOSED = 4, 0.03
 
 
 def comes_back(
-    lap: Lap, nodes: Float[Array, "nodes n"], x: State, closeness: Array | float, most: Array | int
+    onward: Callable[[State], tuple[State, RESULTS]],
+    nodes: Float[Array, "nodes n"],
+    x: State,
+    closeness: Array | float,
+    most: Array | int,
 ) -> Bool[Array, ""]:
-    """Whether a state comes near one of the nodes of an orbit in at most so many passes of a map; the passes that fail do not."""
+    """Whether a state comes near one of the nodes of an orbit in at most so many passes `onward`; those that fail do not."""
     near = lambda x: jnp.any(jnp.max(jnp.abs(x - nodes), axis=1) <= closeness)
 
     def one(carry):
         k, x, _ = carry
-        through = lap.step(x, lap.params, throw=False)
-        good = through.result == RESULTS.successful
-        return jnp.where(good, k + 1, most), jnp.where(good, through.x, jnp.inf), near(through.x) & good
+        x, result = onward(x)
+        good = result == RESULTS.successful
+        return jnp.where(good, k + 1, most), jnp.where(good, x, jnp.inf), near(x) & good
 
     going = lambda carry: (carry[0] < most) & ~carry[2]
     return jax.lax.while_loop(going, one, (jnp.zeros_like(jnp.asarray(most)), x, near(x)))[2]
@@ -53,7 +57,7 @@ def comes_back(
 
 @long_run
 def fates_of(lap: Lap, nodes, x: Float[Array, "points n"], closeness, most) -> Bool[Array, " points"]:
-    return jax.vmap(lambda x: comes_back(lap, nodes, x, closeness, most))(x)
+    return jax.vmap(lambda x: comes_back(lambda x: lap.onward(x)[1:], nodes, x, closeness, most))(x)
 
 
 @short_run

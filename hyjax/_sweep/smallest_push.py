@@ -15,7 +15,7 @@ Source: Kerswell, Pringle, Willis (2014), *An optimization approach for analysin
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -24,29 +24,22 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._flow.automaton import Automaton
-from .._flow.flow import flow_for
-from .._flow.integrator import Integrator
-from .._flow.jump import reset
-from .._flow.simulate import run_to_way
-from .._numerics.eager import long_run, short_run
-from .._orbit.lap import in_lanes, Lap, lap_of
+from .._numerics.eager import short_run
+from .._orbit.lap import Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
-from .._orbit.return_map import ReturnMap
-from .._orbit.stride import run_stride
 from .._results.failure import raise_failure
 from .._results.installed import load_xarray
 from .._results.labels import described, meanings_of
 from .._results.shown import require_known, Shown
 from .._results.table import Table
 from .._system.results import choose, RESULTS
-from .._system.system import of_arc
 from .._system.types import Params, Scalar, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
-from .edge_state import bisected, comes_back, fates_of, THIN, tracked
+from .edge_state import bisected, THIN, tracked
 from .grid import grid_over, points_over
 from .matched import reach_of
+from .pushed_laps import Basin, Border, border_of, conditions_of, Pushed, pushes_of, returns_of
 from .store import code_attributes
 
 if TYPE_CHECKING:
@@ -59,134 +52,6 @@ SIZES, DIRECTIONS, INSTANTS, STARTS, ITERATIONS = 16, 12, 6, 4, 15
 NEAR, SETTLED = 5.0, 1e-3
 # The largest numbers of strides, and of bisections that lead to an edge state.
 LONGEST, ROUNDS = 60, 30
-
-
-class Basin(NamedTuple):
-    """The states that come within `near` of a node of the orbit in at most so many passes; the largest pushes that are tried."""
-
-    nodes: Float[Array, "nodes n"]
-    near: Array
-    most: Array
-    largest: float
-
-
-class Pushed(eqx.Module):
-    """Pushes within one arc of an orbit. **Attributes:** `arc`: its number. `start`, `begin`, `end`: its first state and times.
-    `directions`: of the coordinates of its mode. `free`: indices of the parameters that change until the end of the lap.
-    `basin`: that of the orbit."""
-
-    lap: Lap
-    arc: int = eqx.field(static=True)
-    start: State
-    begin: Scalar
-    end: Scalar
-    directions: Float[Array, "directions n"]
-    free: tuple[int, ...] = eqx.field(static=True)
-    basin: "Basin"
-
-    def fates(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Whether the orbit comes back after each push, the states at the end of the lap, and the codes of the lap."""
-        return in_lanes(lambda v: _returns(self, v), v)
-
-    def state(self, at: Scalar) -> State:
-        """The state of the orbit at a time of the arc."""
-        system, integrator = self.lap.step.system, self.lap.step.integrator_or(Integrator())
-        return flow_for(system, self._modes[self.arc], self.begin, self.start, at, self.lap.params, integrator)
-
-    def after(self, v: Float[Array, " pushes_and_time"], step: ReturnMap) -> tuple[State, RESULTS]:
-        """The state after the jump that closes the lap, from the sizes of the push along each direction, and its time. In a mode
-        with a domain the flow goes on in the mode that holds the pushed state, until the jump that closes `step`."""
-        own, count, at, modes = self.lap.step, len(self.directions), v[-1], self._modes
-        x, leaves = self.state(at) + v[:count] @ self.directions, jax.tree.leaves(self.lap.params)
-        kicked = [leaves[i] + kick for i, kick in zip(self.free, v[count:-1], strict=True)]
-        params = with_leaves(self.lap.params, self.free, jnp.array(kicked))
-        system, mode, integrator = own.system, modes[self.arc], own.integrator_or(Integrator())
-        if system.mode(mode).domain is None:
-            through = run_stride(system, at, x, params, modes, integrator, first=self.arc)
-            return through.x, through.result
-        (name, _), way = of_arc(mode, system.names), system.route(step.sequence)[-1]  # pyright: ignore
-        times, most = max(system.route(modes)[self.arc :].count(way), 1), self.basin.most * len(modes)
-        z, result = run_to_way(Automaton(system), at, x, name, params, integrator, way, times, most)
-        return z[: self.basin.nodes.shape[1]], result
-
-    @property
-    def _modes(self) -> tuple[str, ...]:
-        return self.lap.step.sequence * self.lap.step.strides  # pyright: ignore
-
-
-def pushes_of(
-    orbit: PeriodicOrbit, lap: Lap, arc: int, directions: Sequence[str] | Array, free: tuple[int, ...], basin: Basin
-) -> Pushed:
-    """The pushes within an arc of the orbit. `ValueError` for directions that its mode does not have."""
-    stride, k = divmod(arc, len(orbit.sequence))
-    begin, start = orbit.start_times[stride], orbit.nodes[stride]
-    if k:
-        begin = begin + orbit.jump_times[stride, k - 1]
-        way = orbit.system.way(orbit.system.route(orbit.sequence)[k - 1])
-        start = reset(way, begin, orbit.arc_ends[k - 1][stride], orbit.params)
-    names = orbit.system.mode(orbit.sequence[k]).coordinates
-    if all(isinstance(each, str) for each in directions):
-        if missing := [each for each in directions if each not in names]:
-            raise ValueError(f"smallest_push: {missing} are no coordinates of {orbit.sequence[k]}: {names}.")
-        directions = jnp.eye(len(names), dtype=start.dtype)[np.array([names.index(each) for each in directions], int)]
-    directions = jnp.asarray(directions, start.dtype)
-    if directions.ndim != 2 or directions.shape[1] != len(names):
-        raise ValueError(
-            f"smallest_push: directions of shape {directions.shape} must have the shape (k, {len(names)})."
-        )
-    # Not the very end, where the guard is zero already.
-    last = orbit.start_times[stride] + orbit.jump_times[stride, k]
-    last = last - 1e-6 * (last - begin)
-    return Pushed(lap, arc, start, begin, last, directions, free, basin)
-
-
-@long_run
-def _returns(pushed: Pushed, v: Float[Array, "points _"]) -> tuple[Array, Array, Array]:
-    def one(v):
-        basin, (x, result) = pushed.basin, pushed.after(v, pushed.lap.step)
-        x = jnp.where(result == RESULTS.successful, x, jnp.inf)
-        return comes_back(pushed.lap, basin.nodes, x, basin.near, basin.most), x, jnp.asarray(result._value)
-
-    return jax.vmap(one)(v)
-
-
-class Border(eqx.Module):
-    """The stable manifold of an edge state, $c = 0$."""
-
-    lap: Lap
-    x: State
-    multiplier: Scalar
-    left: Float[Array, " n"]
-
-    def height(self, x: State, result: RESULTS, strides: Array | int) -> tuple[Scalar, State]:
-        """$c$ and the state after so many laps, NaN where one fails."""
-
-        def one(_, carry):
-            x, good = carry
-            through = self.lap.step(x, self.lap.params, throw=False)
-            return through.x, good & (through.result == RESULTS.successful)
-
-        x, good = jax.lax.fori_loop(0, strides, one, (x, result == RESULTS.successful))
-        return jnp.where(good, self.left @ (x - self.x), jnp.nan) / self.multiplier**strides, x
-
-
-@long_run
-def _conditions(pushed: Pushed, border: Border, v: Float[Array, "points _"], strides: Array):
-    """`(c, its gradient, its Hessian, the state at the end)` of pushes."""
-
-    def height(v):
-        value, x = border.height(*pushed.after(v, border.lap.step), strides)
-        return value, (value, x)
-
-    def both(v):
-        slope, (value, x) = jax.jacfwd(height, has_aux=True)(v)
-        return slope, (value, slope, x)
-
-    def one(v):
-        curvature, (value, slope, x) = jax.jacfwd(both, has_aux=True)(v)
-        return value, slope, curvature, x
-
-    return jax.vmap(one)(v)
 
 
 class SmallestPush(Shown):
@@ -247,8 +112,9 @@ class SmallestPush(Shown):
             orbit = periodic_orbit(self.pushed.lap.step, self.orbit.x, params, throw=False)
             saddle = periodic_orbit(border.lap.step, edge.x, params, throw=False)
             lap, there = Lap(self.pushed.lap.step, params, orbit.period), Lap(border.lap.step, params, saddle.period)
-            pushed = pushes_of(orbit, lap, self.pushed.arc, names, free, self.pushed.basin).after(v, there.step)
-            return Border(there, saddle.x, border.multiplier, border.left).height(*pushed, self.strides)[0]
+            pushed, basin = pushes_of(orbit, lap, self.pushed.arc, names, free, self.pushed.basin), self.pushed.basin
+            manifold = Border(there, saddle.x, border.multiplier, border.left)
+            return manifold.height(*pushed.after(v, there.step), self.strides, basin.most)[0]
 
         return unravel(self.force * short_run(jax.jacfwd(height))(flat) / self.size)
 
@@ -287,19 +153,19 @@ def smallest_push(
     A push changes the state at once, at any time of the orbit, by $\sum_i u_i d_i$. Pushes of several sizes along several
     directions are followed by iteration of the return map; from those on the border of the basin with the smallest sizes Newton's
     method goes to the smallest one of all near there, on the stable manifold of an edge state. A smaller one in a gap between the
-    pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the lap. From a
-    mode with a domain, as of `hj.filippov`, a pushed state goes on in the mode that holds it, until the lap closes; later laps
-    are by the orbit's sequence, or do not come back.
+    pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the lap. A
+    pushed state goes on through whatever modes it meets, from a mode with a domain, as of `hj.filippov`, in the mode that holds
+    it: each lap ends when the jump that closes the orbit has been taken as often as in a lap of the orbit.
 
     **Arguments:** `orbit`: a stable `PeriodicOrbit`. `directions`: names of coordinates, each a direction, or the directions
     $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries
-    of $u$. `instants`: times from the orbit's start at which the push may be; by default any. `edge`: the edge state, a
-    `PeriodicOrbit` with one multiplier outside of the unit circle; by default that to which a trajectory on the border leads, as
-    for `edge_state`. `largest`: the largest size $|u|$ that is tried, by default that which moves a coordinate by the largest one
-    of the orbit, or that number for parameters. `max_strides`, `closeness`: as for `edge_state`, relative to the displacement
-    $\sum_i u_i d_i$ of the largest push if that is more than the largest coordinate; at most a third of the distance to the edge
-    state, and of that displacement unless parameters are kicked. `throw`: raise a `SolveError` on failure; with `False`, `result`
-    holds the code.
+    of $u$. `instants`: times of the orbit, from 0 to its period, at which the push may be; by default any. `edge`: the edge
+    state, a `PeriodicOrbit` with one multiplier outside of the unit circle; by default that to which a trajectory on the border
+    leads, as for `edge_state`. `largest`: the largest size $|u|$ that is tried, by default that which moves a coordinate by the
+    largest one of the orbit, or that number for parameters. `max_strides`, `closeness`: as for `edge_state`, relative to the
+    displacement $\sum_i u_i d_i$ of the largest push if that is more than the largest coordinate; at most a third of the distance
+    to the edge state, and of that displacement unless parameters are kicked. `throw`: raise a `SolveError` on failure; with
+    `False`, `result` holds the code.
 
     **Returns:** a `SmallestPush`, whose `gradient()` is that of the size. `result` is `optimum_not_found` where no minimum on the
     stable manifold of an edge state is smaller than the pushes that were seen to leave the basin, `outside_domain` where the
@@ -334,10 +200,16 @@ def smallest_push(
     # The displacement of the largest push stands for the distance to an edge state that is not known.
     near = min(_reach(closeness * size, orbit, edge), moved / 3)
     basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
+    period = float(orbit.period)
+    if instants is not None and not (len(instants) and all(0 <= t <= period for t in instants)):
+        raise ValueError(
+            f"smallest_push: instants={instants} must be times of the orbit, from 0 to its period {period:.10g}."
+        )
     found: list[tuple[Any, Pushed]] = []
-    for pushed in _arcs(orbit, directions, free, basin):
-        within = [t for t in (() if instants is None else instants) if pushed.begin <= t <= pushed.end]
-        times = _instants(pushed) if instants is None else within
+    arcs = _arcs(orbit, directions, free, basin)
+    given = [(t, _arc_at(arcs, t)) for t in (() if instants is None else instants)]
+    for pushed in arcs:
+        times = _instants(pushed) if instants is None else [_clipped(t, own) for t, own in given if own is pushed]
         found += [(start, pushed) for start in _starts(pushed, times)]
     if not found:
         raise ValueError(
@@ -346,7 +218,7 @@ def smallest_push(
     found.sort(key=lambda each: np.linalg.norm(each[0][1][:-1]))
     if edge is None:
         lap = found[0][1].lap
-        back = lambda x: fates_of(lap, basin.nodes, jnp.asarray(x), near, max_strides)
+        back = lambda x: returns_of(lap, basin, jnp.asarray(x))
         pairs = (pushed.fates(np.stack(start))[1] for start, pushed in found[:STARTS])
         led = (tracked(lap, (pair[0], pair[1]), back, min(size, 10 * moved), ROUNDS) for pair in pairs)
         edge = next((each for each in led if each is not None), None)
@@ -395,6 +267,15 @@ def _arcs(orbit: PeriodicOrbit, directions: Sequence[str] | Array, free: tuple[i
     """The pushes within each arc of the orbit."""
     lap, arcs = lap_of(orbit.step, orbit.params, orbit.period), orbit.strides * len(orbit.sequence)
     return [pushes_of(orbit, lap, arc, directions, free, basin) for arc in range(arcs)]
+
+
+def _arc_at(arcs: list[Pushed], instant: float) -> Pushed:
+    """The arc of an instant; that which begins there at the end of another."""
+    return next((each for each in arcs if instant <= each.end), arcs[-1])
+
+
+def _clipped(instant: float, pushed: Pushed) -> float:
+    return float(np.clip(instant, pushed.begin, pushed.end))
 
 
 def _instants(pushed: Pushed) -> np.ndarray:
@@ -450,30 +331,20 @@ def _starts(pushed: Pushed, times) -> list[tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def border_of(edge: PeriodicOrbit) -> Border:
-    """The border that an edge state lies on. `ValueError` unless one multiplier is outside of the unit circle."""
-    values, vectors = np.linalg.eig(np.asarray(edge.return_jacobian).T)
-    outside = np.flatnonzero(np.abs(values) > 1)
-    if len(outside) != 1:
-        raise ValueError(
-            f"smallest_push: edge must have one multiplier outside of the unit circle, not {len(outside)}."
-        )
-    multiplier, left = np.real(values[outside[0]]), np.real(vectors[:, outside[0]])
-    lap = lap_of(edge.step, edge.params, edge.period)
-    return Border(lap, edge.x, jnp.asarray(multiplier), jnp.asarray(left))
-
-
 def _minimum(pushed: Pushed, border: Border, v: np.ndarray, free: bool):
     """`(v, force, strides, whether all pushes near it on the border are larger)` where the conditions of a smallest push hold,
     near a start on the border; `None` where Newton's method does not find that.
 
     **Arguments:** `free`: whether the instant is."""
     apart = float(jnp.max(jnp.abs(pushed.basin.nodes[0] - border.x)))
-    at = lambda v, k: [np.asarray(each)[0] for each in _conditions(pushed, border, jnp.asarray(v)[None], jnp.array(k))]
+    at = lambda v, k: [
+        np.asarray(each)[0] for each in conditions_of(pushed, border, jnp.asarray(v)[None], jnp.array(k))
+    ]
     away = lambda x: float(np.max(np.abs(x - np.asarray(border.x))))
     first, found, nearest, force = 0, None, np.inf, None
     limits, rate = (float(pushed.begin), float(pushed.end)), _rate(pushed.directions, pushed.free)
-    while not away(at(v, first)[3]) <= NEAR * apart:
+    # Before that a push may have had no effect on the height yet.
+    while not (away((begun := at(v, first))[3]) <= NEAR * apart and np.any(begun[1][:-1])):
         first += 1
         if first == LONGEST:
             return None
@@ -572,8 +443,8 @@ def _swept(least: SmallestPush, phases: Any, where: Where | None, values: Any) -
         for k in np.argsort(np.abs(at - pushes[0][0]), kind="stable"):
             phase, u, arc = min(pushes, key=lambda each: abs(each[0] - at[k]))
             instant = (phase if phases is None else at[k]) * float(orbit.period)
-            here = arcs[arc] if phases is None else next((each for each in arcs if instant <= each.end), arcs[-1])
-            start = np.append(u, np.clip(instant, here.begin, here.end))
+            here = arcs[arc] if phases is None else _arc_at(arcs, instant)
+            start = np.append(u, _clipped(instant, here))
             solved = _least([((None, start), here)], border, phases is None)
             times = _instants(here) if phases is None else start[-1:]
             solved = solved or _least([(each, here) for each in _starts(here, times)], border, phases is None)

@@ -176,7 +176,7 @@ def test_two_curves_of_hopf_points_cross():
         one = p["a"] * u + turned(u) - u * (x @ x) + 0.2 * v
         return jnp.concatenate([one, (p["b"] + 0.3 * p["a"]) * v + 1.7 * turned(v) - v * (x @ x)])
 
-    point = special(field, "uvwz", [0.0, 0.0, 0.0, 0.0], {"a": -0.4, "b": -0.5}, 0.4)["hopf"]
+    point = special(field, tuple("uvwz"), [0.0, 0.0, 0.0, 0.0], {"a": -0.4, "b": -0.5}, 0.4)["hopf"]
     found = hj.locus(point, where=lambda p: p["b"], stop=0.7)
     assert_allclose(found.values[:, 0], 0, atol=1e-13)
     (both,) = found.special_points

@@ -30,8 +30,14 @@ def form_at(fn, x, params, kind, strides=1, rank=1):
     params = {"free": jnp.array(0.0), **{name: jnp.asarray(value, float) for name, value in params.items()}}
     problem = Problem(system, ("year",), strides)
     unfolding = unfolding_of(
-        problem, params, (sorted(params).index("free"),), hj.Integrator(), jnp.array(1.0), jnp.ones(system.mode("year").dimension),
-        jnp.zeros(1), jnp.ones(1),
+        problem,
+        params,
+        (sorted(params).index("free"),),
+        hj.Integrator(),
+        jnp.array(1.0),
+        jnp.ones(system.mode("year").dimension),
+        jnp.zeros(1),
+        jnp.ones(1),
     )
     # The unknowns are the states before the jumps, whose images are the points.
     v = unfolding.join(jnp.column_stack([jnp.roll(x, 1, axis=0), jnp.ones(len(x))]), jnp.zeros(1))

@@ -138,9 +138,14 @@ def test_other_curves_and_bad_input():
     for given, text in (
         ({}, "give directions="), ({"directions": ("x7",)}, r"\['x7'\] are no coordinates"),
         ({"directions": jnp.eye(2)}, "must have the shape"),
+        ({"directions": ("x0",), "instants": (1.5,)}, r"instants=\(1.5,\) must be times of the orbit, from 0 to its period 1\."),
+        ({"directions": ("x0",), "instants": ()}, r"instants=\(\) must be"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=text):
             hj.smallest_push(rest, **given)
+    # The period is an instant, just before the jump.
+    least = hj.smallest_push(rest, directions=("x0",), instants=(1.0,), edge=edge, largest=2.0)
+    assert_allclose(least.push, [1], rtol=1e-12)
     with pytest.raises(ValueError, match="no push up to largest="):
         hj.smallest_push(rest, directions=jnp.eye(3)[:2], edge=edge, largest=0.01)
     with pytest.raises(ValueError, match="must be a stable"):
@@ -300,6 +305,31 @@ def test_a_push_across_a_switching_surface_in_closed_form():
     # (r - 1) h changes by h, and by r - 1.
     gradient = least.gradient()
     assert_allclose([gradient["r"], gradient["h"]], [0.1, 1.5], rtol=1e-9)
+
+
+def stumbling():
+    """A year in which y decays and is halved where it falls through p, then x -> x^2 + (e y)^2, y -> e z, z -> 0: beyond p a
+    push u of y at the year's start is halved, comes back, and leaves from 2 on; so does one of z, a year later."""
+    field = lambda t, x, p: jnp.stack([0 * x[0], -x[1], -x[2], jnp.ones(())])
+    year = lambda t, x, p: jnp.stack([x[0] ** 2 + (jnp.e * x[1]) ** 2, jnp.e * x[2], 0 * x[2], 0 * x[3]])
+    ways = (
+        hj.Transition("run", "run", lambda t, x, p: 1 - x[3], year),
+        hj.Transition("run", "trip", lambda t, x, p: x[1] ** 2 - p**2, lambda t, x, p: x.at[1].divide(2)),
+        hj.Transition("trip", "run", lambda t, x, p: 1 - x[3], year),
+    )
+    modes = {name: hj.Mode(field, ("x", "y", "z", "clock")) for name in ("run", "trip")}
+    step = hj.ReturnMap(hj.HybridSystem(modes, ways), sequence=("run",), integrator=ROLLED)
+    return [hj.periodic_orbit(step, jnp.array([x, 0.0, 0.0, 0.0]), jnp.array(0.8)) for x in (0.01, 1.01)]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", ["y", "z"])
+def test_pushes_after_which_another_event_happens_may_come_back(name):
+    orbit, edge = stumbling()
+    least = hj.smallest_push(orbit, directions=(name,), instants=(0.0,), edge=edge, largest=2.1)
+    # The integrator's tolerance is 1e-10, and its error below that.
+    assert_allclose(np.abs(least.push), [2], rtol=1e-11)
+    assert least.certified <= 1e-10
 
 
 @pytest.mark.slow
