@@ -95,6 +95,7 @@ class PlanProgram(eqx.Module):
         value = (w * self.scales.input[: w.size]).reshape(jnp.shape(own))
         return (jnp.asarray(k, w.dtype) + s) * step, step, self.held.with_input(self.params_at(v), value)
 
+    @eqx.filter_jit
     def flow(self, k, s, x, v, w) -> Float[Array, " both"]:
         """The rates over an interval of the state and of the integrals, in units of their sizes."""
         t, step, params = self._at(k, s, v, w)
@@ -104,6 +105,7 @@ class PlanProgram(eqx.Module):
         rate = jnp.asarray(self.held.mode.vector_field(t, x, params), x.dtype)
         return step * jnp.concatenate([rate / scales.state, totals])
 
+    @eqx.filter_jit
     def rows(self, k, s, x, v, w) -> Float[Array, " kinds"]:
         """The rows along the arc, in units of their sizes; outside of their windows `OUTSIDE`."""
         t, _, params = self._at(k, s, v, w)
@@ -149,6 +151,7 @@ class PlanProgram(eqx.Module):
         value, equal, ending = self.unscaled_ends(whole)
         return value / self.scales.value, equal / self.scales.equal, ending / self.scales.ending
 
+    @eqx.filter_jit
     def unscaled_ends(self, whole):
         """The objective, the equalities and the inequalities at the end, in their units."""
         scales, (x, v, c, start) = self.scales, self.sizes.parts(whole)

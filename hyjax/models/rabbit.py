@@ -49,7 +49,7 @@ from .._numerics.elimination import solve
 from .._numerics.fast import sincos
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition
-from ..contact import Contact, impact, Mechanism, relabelling
+from ..contact import Contact, Mechanism, relabelling
 from ..control import bezier, virtual_constraints
 from ._parameter import parameter, refuse_unless, require
 from ._sketch import ground as ground
@@ -334,22 +334,28 @@ def ground_force(t, x, params):
     return foot_force(x, swing(t, x, params)[5:], params)
 
 
+def first_moments(params):
+    """Of the masses along the links, from the stance foot, shape `(5,)`, kg m."""
+    return masses(params) @ times(CENTERS - FEET[0], lengths(params))
+
+
 def foot_force(x, acceleration, params):
     """`ground_force` for accelerations of the coordinates: it moves the centre of mass."""
-    q, v = x[:5], x[5:]
-
-    def momentum(q, v):
-        whole, rates = jax.jvp(lambda q: pinned(q, params), (q,), (v,))
-        return free_mass(whole, params)[:2] @ rates
-
-    _, force = jax.jvp(momentum, (q, v), (v, acceleration))
-    return force + jnp.stack([jnp.zeros_like(force[0]), weight(params)])
+    (s, c), first = directions(x[:5]), first_moments(params)
+    squares, turning = times(ABSOLUTE, x[5:]) ** 2, times(ABSOLUTE, acceleration)
+    return jnp.stack([first @ (c * turning - s * squares), weight(params) - first @ (s * turning + c * squares)])
 
 
 def strike_impulse(x, params):
-    """The impulse on the swing foot at the strike, upward and along the ground, N s, by the state before it."""
-    q, v = jax.jvp(lambda q: pinned(q, params), (x[:5],), (x[5:],))
-    return impact(free, q, v, params, lands)[1]
+    """The impulse on the swing foot at the strike, upward and along the ground, N s, by the state before it: what it adds to the
+    momentum."""
+    after, first = strike(jnp.zeros_like(x[0]), x, params), first_moments(params)
+
+    def momentum(x):
+        (s, c), rates = directions(x[:5]), times(ABSOLUTE, x[5:])
+        return jnp.stack([-first @ (s * rates), first @ (c * rates)])
+
+    return momentum(after) - momentum(x)
 
 
 # Drawn in grey, beside the legs.
