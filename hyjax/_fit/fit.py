@@ -12,30 +12,29 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.automaton import Automaton
-from .._flow.check import check_params, check_state
+from .._flow.check import check_params, check_state, check_system, check_times
 from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators
-from .._flow.simulate import check_simulation
 from .._numerics.eager import short_run
 from .._optimize.nonlinear_program import NonlinearProgram
 from .._optimize.optimize import starting_points
-from .._optimize.orbit_program import Bounds, pairs_of, unknowns_of
+from .._optimize.orbit_program import Bounds, pairs_of, Unknowns, unknowns_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import ReturnMap
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SingleShooting
 from .._results.failure import raise_failure
 from .._results.shown import is_traced
-from .._results.working import working
+from .._results.working import warn, working
 from .._system.results import choose, RESULTS
 from .._system.section import Stroboscope
 from .._system.system import HybridSystem
 from .._system.types import Params
 from .._system.where import Where
 from .alignment import match, MOST
-from .fitted import Fitted, fitted_of
+from .fitted import Fitted, fitted_of, misfit_words
 from .gauss_newton import Free
 from .least_squares import Division, FitProblem, RecordStart, solve, TINY
 from .links import FlowLinks, MapLinks, measured_of
-from .recording import BESIDE, code_of_times, links_of, Matching, Recording, recording, ways_of
+from .recording import BESIDE, code_of_times, Links, links_of, Matching, Recording, recording, ways_of
 
 Data = Any
 
@@ -105,7 +104,8 @@ def fit(
     has more of a recorded kind, not under `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an
     event of the data has none in the model. Under `jit` and `vmap` times that are NaN at the end of a record are no rows; one
     before the end is `nonfinite`, and times that do not increase are `unmatched_events`. `ValueError` for data that do not fit:
-    the message names the column or the number.
+    the message names the column or the number. A warning, not under `jit`, where the residuals are too large for `noise`, or, of a
+    deviation that is estimated, successive ones are correlated, as of an orbit of twice the period they alternate.
 
     **Example:**
 
@@ -129,55 +129,62 @@ def fit(
         raise ValueError("fit: prior= needs noise=, the deviation of the data, by which both are weighed.")
     if not isinstance(max_iterations, int) or max_iterations < 1:
         raise ValueError(f"fit: max_iterations={max_iterations!r} must be an integer of at least 1.")
+    if not isinstance(max_jumps, int) or max_jumps < 0:
+        raise ValueError(f"fit: max_jumps={max_jumps!r} must be an integer of at least 0.")
     given, x0s, many = _records(data, params, x0)
     if many and isinstance(model, PeriodicOrbit):
         raise ValueError("fit: an orbit has one record, of one lap.")
     if many and isinstance(noise, list):
         raise ValueError("fit: noise= of several records is a number, or one for each column.")
     system, mode, t0, integrator = _of_model(model, mode, t0, integrator)
-    start, params, system = _start(model, system, x0s, given, mode, t0, max_jumps, integrator)
-    dtype = start.numbers.dtype
+    start, system = _start(model, system, x0s, given, mode, t0, integrator)
+    dtype = start["numbers"][0].dtype
     observe, events = observe or {}, isinstance(model, ReturnMap)
     records = [
-        recording(each, system, params[0], observe, noise, t0, events, dtype)
+        recording(each, system, given[0], observe, noise, t0, events, dtype)
         for each in (data if many else [data])
     ]  # fmt: skip
     if len({each.names for each in records}) > 1:
         raise ValueError(f"fit: the records have different columns, {[each.names for each in records]}.")
-    unknowns = unknowns_of(over, params[0], bounds, dtype, "fit")
-    link, labels = _link(model, system, records, observe, start, params[0], max_jumps, integrator, divided)
-    inside = NonlinearProgram(lambda u, carry: carry, unknowns.lower, unknowns.upper, 0, 0)
-    guess = unknowns.vector(params[0])
+    times = np.full(len(records), t0, dtype)
+    unknowns = unknowns_of(over, given[0], bounds, dtype, "fit")
+    labels = [] if events else list(dict.fromkeys(each for own in records for each in own.labels if each is not None))
+    kinds = np.stack([ways_of(label, system) for label in labels] or [np.zeros(max(len(system.ways), 1), bool)])
+    longest = np.asarray(np.max([part.max_time for part in integrator.parts]), dtype)
+    guess = unknowns.vector(given[0])
     bounded = bounds is not None and any(each is not None for each in bounds)
-    alone = not bounded and isinstance(starts, int) and starts == 1
-    guesses = guess[None] if alone else starting_points(inside, unknowns, guess, starts, "fit")
-    closing = None
-    if isinstance(model, PeriodicOrbit):
-        lap = ReturnMap(system, sequence=model.sequence, strides=model.strides, integrator=integrator)
-        closing = MapLinks(lap, link.measured)
-    scales, prior = _scales(start, records, system, closing is not None), _prior(prior, unknowns)
+    if bounded or not isinstance(starts, int) or starts != 1:
+        inside = NonlinearProgram(lambda u, carry: carry, unknowns.lower, unknowns.upper, 0, 0)
+        guesses = starting_points(inside, unknowns, guess, starts, "fit")
+    else:
+        guesses = guess
+    prior = _prior(prior, unknowns)
     # Kinds that share events would take each other's.
-    shared = np.any(np.sum([ways_of(label, system) for label in labels], axis=0) > 1)
+    shared = np.any(np.sum(kinds, axis=0) > 1)
     within = None if divided or shared or not labels else BESIDE if noise is not None else 0.0
+    passes = (model.sequence, model.strides) if isinstance(model, PeriodicOrbit) else model if events else None
+    model_of = system, passes, observe, kinds, integrator, longest, max_jumps, divided
 
     def solved(matchings: Sequence[Matching], guesses) -> Fitted:
         number = labels.index if labels else lambda label: 0
-        links = links_of(records, number, list(start.times), divided, matchings, within)
-        problem = FitProblem(link, links, _stacked(params), unknowns, start, prior, closing, None, scales)
+        links = links_of(records, number, list(times), divided, matchings, within)
         if not any(each.spurious for each in matchings):
-            _check_count(problem, guesses)
-        return _solved(problem, guesses, tuple(records), divided, bounded, max_iterations, noise is None)
+            _check_count(records, prior, start, guess.size, isinstance(model, PeriodicOrbit))
+        found = _solved(
+            model_of, links, given, unknowns, start | {"times": times}, prior, guesses, tuple(records), many,
+            bounded, max_iterations, noise is None,
+        )  # fmt: skip
+        return dataclasses.replace(found, matching=shown(matchings))
 
     with working("fitting: compiling"):
         found = _matched(solved, records, labels, guesses)
-    for each, begin in zip(records, start.times, strict=True):
+    for each in records:
         if is_traced(each.values):
-            code = code_of_times(each.values[:, 0], begin)
+            code = code_of_times(each.values[:, 0], times[0])
             found = dataclasses.replace(found, result=choose(code == RESULTS.successful, found.result, code))
-    if not many:
-        found = eqx.tree_at(
-            lambda each: each.params, found, found.params[0], is_leaf=lambda each: isinstance(each, list)
-        )
+    if not is_traced(found) and _ended(found):
+        for words in misfit_words(found):
+            warn(f"fit: {words}.")
     return raise_failure("fit", found, remedy=REMEDY) if throw else found
 
 
@@ -231,9 +238,9 @@ def _of_model(model, mode: str | None, t0: float | None, integrator) -> tuple[Hy
 
 
 def _start(
-    model, system: HybridSystem, x0s: list, params: list[Params], mode: str, t0: float, max_jumps: int, integrator
-):
-    """The start of the records, their parameters, and the system, which knows the sizes of its families."""
+    model, system: HybridSystem, x0s: list, params: list[Params], mode: str, t0: float, integrator: Integrators
+) -> tuple[dict[str, Any], HybridSystem]:
+    """The start of the records, but for its times, and the system, which knows the sizes of its families."""
     way = -1
     if isinstance(model, PeriodicOrbit):
         if x0s[0] is not None:
@@ -254,21 +261,11 @@ def _start(
         )
     for each, own in zip(numbers, params, strict=True):
         x = eqx.filter_eval_shape(function, each, own) if free else each
-        known = check_state(jnp.zeros(x.shape, x.dtype) if free else x, system.mode(mode).dimension, mode)
-        system, *_ = check_simulation(system, known, own, mode, t0, t0, max_jumps, integrator)
-    table = jnp.stack(numbers)
-    size = jax.lax.stop_gradient(jnp.max(jnp.abs(table), axis=0))
-    times = jnp.full(len(params), t0, table.dtype)
-    start = RecordStart(
-        eqx.Partial(function),
-        table,
-        jnp.where(size > 0, size, 1),
-        times,
-        jnp.array(system.number(mode)),
-        jnp.array(way),
-        free,
-    )
-    return start, params, system
+        x = check_state(jnp.zeros(x.shape, x.dtype) if free else x, system.mode(mode).dimension, mode)
+        integrator.tolerances(x.dtype)
+        system = check_system(system, check_times(t0, x.dtype, "fit", "t0", 0), x, own)
+    known = {"function": function, "numbers": numbers, "mode": system.number(mode), "way": way, "free": free}
+    return known, system
 
 
 def _itself(s, params):
@@ -283,38 +280,16 @@ def _stacked(params: list[Params]) -> Params:
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
 
 
-def _link(
-    model, system, records: list[Recording], observed, start: RecordStart, params, max_jumps, integrator, divided
-):
-    """The links of the model, and the number of the kind of a label."""
-    names, dtype = records[0].names, start.numbers.dtype
-    measured = measured_of(system, names, observed, start.times[0], dtype, params)
-    if isinstance(model, ReturnMap):
-        if model.sequence is None and (divided or any(measured.early)):
-            raise ValueError(
-                "fit: a map of a section has no states before a jump, and no MultipleShooting. Give a sequence=."
-            )
-        own = eqx.tree_at(lambda each: each.integrator, model, integrator, is_leaf=lambda each: each is None)
-        return MapLinks(own, measured), []
-    labels = list(dict.fromkeys(label for each in records for label in each.labels if label is not None))
-    kinds = [ways_of(label, system) for label in labels] or [np.zeros(max(len(system.ways), 1), bool)]
-    longest = jnp.asarray(np.max([part.max_time for part in integrator.parts]), dtype)
-    # Free states may lie outside of a domain on the way.
-    system = system.without_domains() if divided or isinstance(model, PeriodicOrbit) else system
-    link = FlowLinks(Automaton(system), measured, jnp.array(np.stack(kinds)), integrator, max_jumps, longest)
-    return link, labels
-
-
 def _matched(solved: Callable, records: Sequence[Recording], labels: list, guesses) -> Fitted:
     """The fit, with recorded events that have no partner in the model left out, and events that were not recorded passed, where a
     fit of event after event fails or leaves residuals that are no noise."""
     nothing = (Matching({}, ()),) * len(records)
-    found = dataclasses.replace(solved(nothing, guesses), matching=shown(nothing))
+    found = solved(nothing, guesses)
     if is_traced(found) or not labels or not (_suspicious(found) or _events_left(found, labels)):
         return found
     assert found.problem is not None
     best, done = found, [nothing]
-    for theta in (guesses[0], found.values / found.problem.unknowns.scale):
+    for theta in (jnp.atleast_2d(guesses)[0], found.values / found.problem.unknowns.scale):
         for _ in range(ROUNDS):
             if not np.all(np.isfinite(np.asarray(theta))):
                 break
@@ -323,16 +298,16 @@ def _matched(solved: Callable, records: Sequence[Recording], labels: list, guess
             if matchings in done or 2 * dropped > sum(len(each.labels) for each in records):
                 break
             done.append(matchings)
-            other = dataclasses.replace(solved(matchings, guesses), matching=shown(matchings))
+            other = solved(matchings, guesses)
             theta = other.values / found.problem.unknowns.scale
             # Each row that is left out, and each event that is passed, has to pay for itself.
             better = not _ended(best) or _marked_square(other) < _marked_square(best)
             best = other if _ended(other) and better else best
     if _ended(best) and best.matching != shown(nothing):
         # From there, event after event may succeed.
-        whole = solved(nothing, best.values[None] / found.problem.unknowns.scale)
+        whole = solved(nothing, best.values / found.problem.unknowns.scale)
         pays = _ended(whole) and _marked_square(best) >= float(whole.mean_square)
-        best = dataclasses.replace(whole, matching=shown(nothing)) if pays else best
+        best = whole if pays else best
     if _astray(best, labels):
         best = _with_events_passed(solved, best, labels, guesses)
     return dataclasses.replace(best, result=RESULTS.unmatched_events) if _astray(best, labels) else best
@@ -351,7 +326,7 @@ def _with_events_passed(solved: Callable, best: Fitted, labels: list, guesses) -
         for k, row in rows:
             own = marks[k]._replace(skips={**marks[k].skips, row: marks[k].skips.get(row, 0) + 1})
             own = (*marks[:k], own, *marks[k + 1 :])
-            other = dataclasses.replace(solved(own, guesses), matching=shown(own))
+            other = solved(own, guesses)
             tried.append((_marked_square(other) if _ended(other) else np.inf, own, other))
         square, marks, other = min(tried, key=lambda each: each[0])
         if not square < least:
@@ -369,7 +344,7 @@ def _astray(fit: Fitted, labels: list) -> bool:
 
 def _ended(fit: Fitted) -> bool:
     """Whether a least square was found, of parameters that the data determine, or not."""
-    return fit.result in (RESULTS.successful, RESULTS.undetermined)
+    return int(fit.result._value) in (int(RESULTS.successful._value), int(RESULTS.undetermined._value))
 
 
 def _marked_square(fit: Fitted) -> float:
@@ -399,7 +374,7 @@ def _events_off(found: Fitted, beyond_noise: bool = False) -> bool:
     for record, predicted, residuals in zip(found.records, found.predicted, found.residuals, strict=True):
         rows = np.array([row for row, label in enumerate(record.labels) if label is not None], int)
         times, model = (np.asarray(each)[rows, 0] for each in (record.values, predicted))
-        between = np.diff(times, prepend=float(found.problem.start.times[0]))
+        between = np.diff(times, prepend=np.asarray(found.problem.start.times)[0])
         near, off = np.minimum(between, np.append(between[1:], np.inf)), np.abs(times - model)
         far = (off > near / 4) & (near > 0)
         if found.estimated:
@@ -416,14 +391,14 @@ def _events_off(found: Fitted, beyond_noise: bool = False) -> bool:
 def _events_left(found: Fitted, labels: list) -> bool:
     """Whether the model has more or fewer events of a recorded kind than the data: links to events of other kinds pass them."""
     assert found.problem is not None
-    link, ways = found.problem.link, found.problem.system.ways
+    link = found.problem.link
     if len(labels) < 2 or not isinstance(link, FlowLinks) or found.problem.closing is not None:
         return False
     # A run from the start alone may leave what free states hold.
     if found.problem.division is not None:
         return False
     # Labels that share events are not counted: which of these a row is, it does not say.
-    alone = np.sum(kinds := np.asarray(link.kinds), axis=0) == 1
+    alone, ways = np.sum(kinds := np.asarray(link.kinds), axis=0) == 1, found.problem.system.ways
     for k, (record, (skips, spurious)) in enumerate(zip(found.records, found.matching, strict=True)):
         weights = np.trim_zeros(np.asarray(record.weights[:, 0]))
         if not weights.size:
@@ -475,27 +450,65 @@ def _prior(prior: Bounds, unknowns) -> tuple | None:
     return jnp.concatenate(mean) / unknowns.scale, jnp.concatenate(weight) * unknowns.scale
 
 
-def _check_count(problem: FitProblem, guesses) -> None:
-    """`ValueError` for more unknowns than residuals."""
-    links = problem.links
-    weights = links.weights, links.sample_weights
-    if is_traced(weights):
+def _check_count(
+    records: Sequence[Recording], prior: tuple | None, start: Mapping[str, Any], count: int, closed: bool
+) -> None:
+    """`ValueError` for more unknowns than residuals. **Arguments:** `count`: of the parameters."""
+    if is_traced([each.weights for each in records]):
         return
-    rows = sum(int(np.sum(np.asarray(each) > 0)) for each in weights)
-    prior = 0 if problem.prior is None else int(np.sum(np.asarray(problem.prior[1]) > 0))
-    unknown = guesses.shape[1] + (problem.start.numbers.size if problem.start.free else 0)
-    known = (problem.closing is not None and problem.start.numbers.size) or 0
-    if rows + prior < unknown - known:
+    rows = sum(int(np.sum(np.asarray(each.weights) > 0)) for each in records)
+    rows += 0 if prior is None else int(np.sum(np.asarray(prior[1]) > 0))
+    # The gap of a closed orbit is as many numbers as its start.
+    unknown = count + (sum(each.size for each in start["numbers"]) if start["free"] and not closed else 0)
+    if rows < unknown:
         raise ValueError(
-            f"fit: {rows} measurements do not determine {unknown - known} unknowns. Fit fewer parameters, or give a prior=."
+            f"fit: {rows} measurements do not determine {unknown} unknowns. Fit fewer parameters, or give a prior=."
         )
+
+
+def _problem(
+    model: tuple, links: Links, params: list[Params], unknowns: Unknowns, start: Mapping[str, Any], prior: tuple | None,
+    records: Sequence[Recording],
+) -> FitProblem:  # fmt: skip
+    """The problem of a fit, made while its program is traced: once for each model and the shapes of its data. **Arguments:**
+    `model`: what `fit` makes of it."""
+    system, passes, observe, kinds, integrator, longest, max_jumps, divided = model
+    closed, times = isinstance(passes, tuple), jnp.asarray(start["times"])
+    measured = measured_of(system, records[0].names, observe, times[0], times.dtype, unknowns.params)
+    closing = None
+    if isinstance(passes, ReturnMap):
+        if passes.sequence is None and (divided or any(measured.early)):
+            raise ValueError(
+                "fit: a map of a section has no states before a jump, and no MultipleShooting. Give a sequence=."
+            )
+        step = eqx.tree_at(lambda each: each.integrator, passes, integrator, is_leaf=lambda each: each is None)
+        link = MapLinks(step, measured)
+    else:
+        # Free states may lie outside of a domain on the way.
+        inside = system.without_domains() if divided or closed else system
+        link = FlowLinks(Automaton(inside), measured, jnp.asarray(kinds), integrator, max_jumps, jnp.asarray(longest))
+        if closed:
+            sequence, strides = passes
+            closing = MapLinks(ReturnMap(inside, sequence=sequence, strides=strides, integrator=integrator), measured)
+    numbers = jnp.stack(start["numbers"])
+    size = jax.lax.stop_gradient(jnp.max(jnp.abs(numbers), axis=0))
+    begin = RecordStart(
+        eqx.Partial(start["function"]), numbers, jnp.where(size > 0, size, 1), times, jnp.array(start["mode"]),
+        jnp.array(start["way"]), start["free"],
+    )  # fmt: skip
+    scales = _scales(begin, records, system, closed)
+    return FitProblem(link, links, _stacked(params), unknowns, begin, prior, closing, None, scales)
 
 
 @short_run
 def _solved(
-    problem: FitProblem, guesses: Float[Array, "starts n"], records: tuple[Recording, ...], divided: bool, bounded: bool,
+    model: tuple, links: Mapping[str, Array | np.ndarray], params: list[Params], unknowns: Unknowns, start: Mapping[str, Any],
+    prior: tuple | None, guesses: Float[Array, "..."], records: tuple[Recording, ...], many: bool, bounded: bool,
     max_iterations: int, estimated: bool,
 ) -> Fitted:  # fmt: skip
+    columns = Links(**{name: jnp.asarray(column) for name, column in links.items()})
+    problem = _problem(model, columns, params, unknowns, start, prior, records)
+    guesses, (*_, divided) = jnp.atleast_2d(guesses), model
     own = (
         problem.start.numbers / problem.start.scale
         if problem.start.free
@@ -510,9 +523,9 @@ def _solved(
     reverse = problem.link.integrator.loop != "lax"
     one = lambda theta: solve(problem, Free(theta, own, nodes), max_iterations, reverse, bounded)
     if len(guesses) == 1:
-        return fitted_of(problem, one(guesses[0]), records, None, estimated)
+        return fitted_of(problem, one(guesses[0]), records, None, estimated, many)
     every = jax.vmap(one)(guesses)
     good = every.result == "successful"
     costs = jnp.where(good | (every.result == "undetermined"), every.cost, jnp.inf)
     best = jnp.argmin(costs)
-    return fitted_of(problem, jax.tree.map(lambda leaf: leaf[best], every), records, costs, estimated)
+    return fitted_of(problem, jax.tree.map(lambda leaf: leaf[best], every), records, costs, estimated, many)

@@ -21,7 +21,7 @@ from .._results.table import Table
 from .._system.results import counted_codes, described_code, nan_unless, RESULTS
 from .._system.types import Scalar
 from .gauss_newton import Free
-from .least_squares import FitProblem, FitSolution
+from .least_squares import FitProblem, FitSolution, TINY
 from .links import FlowLinks
 from .recording import Recording
 
@@ -236,6 +236,47 @@ class Fitted(Shown):
         return (fit_table(self),)
 
 
+# Residuals are those of noise up to so many standard deviations of their sum of squares, or of their correlation.
+UNLIKELY, CORRELATED = 5.0, 4.0
+
+
+def misfit_words(fit: Fitted) -> list[str]:
+    r"""In words, what tells that the residuals are no noise. Of known deviations $\chi^2$ with $d$ degrees of freedom, whose cube
+    root is nearly normal, of mean $1 - 2 / 9d$ and variance $2 / 9d$ relative to $\sqrt[3]{d}$; of deviations that are estimated
+    the correlation of successive residuals of a quantity, whose deviation is $1 / \sqrt{n}$ for $n$ residuals.
+
+    Source: Wilson, Hilferty (1931), *The distribution of chi-square*; Seber, Wild (1989), *Nonlinear Regression*, sec. 6.
+    """
+    degrees = int(fit.degrees)
+    if degrees < 1:
+        return []
+    if not fit.estimated:
+        square, width = float(fit.chi_square), 2 / (9 * degrees)
+        if not (np.cbrt(square / degrees) - 1 + width) / np.sqrt(width) > UNLIKELY:
+            return []
+        return [
+            f"chi-square {square:.6g} is too large for noise, of which it is {degrees} with a deviation of "
+            f"{np.sqrt(2 * degrees):.3g}: the model does not follow the data, or noise= is too small"
+        ]
+    found = []
+    for k, (record, rows) in enumerate(zip(fit.records, fit.residuals, strict=True)):
+        size = np.nanmax(np.abs(np.asarray(record.values)), axis=0)
+        for name, column, largest in zip(fit.quantities, np.asarray(rows).T, size, strict=True):
+            own = column[np.isfinite(column)]
+            # What is left of an exact fit is the error of the flow.
+            if not len(own) or np.max(np.abs(own)) * float(fit.deviation) < TINY * largest:
+                continue
+            correlation = own[1:] @ own[:-1] / (own @ own)
+            if abs(correlation) * np.sqrt(len(own)) > CORRELATED:
+                alike = "alternate" if correlation < 0 else "go together"
+                of_record = f" of record {k}" if len(fit.records) > 1 else ""
+                found.append(
+                    f"successive residuals of {name}{of_record} {alike}, with a correlation of {correlation:.2f}: the model does "
+                    "not follow the data, and the errors are not those of independent noise"
+                )
+    return found
+
+
 def undetermined_words(loose: np.ndarray, names: tuple[str, ...]) -> list[str]:
     """Words for the projector `loose` onto relative changes of the parameters that change no residual."""
     if loose.ndim != 2 or not np.any(loose):
@@ -294,6 +335,7 @@ def fit_table(fit: Fitted) -> Table:
         f"correlation of {fit.names[b]} and {fit.names[a]}: {float(fit.correlation[a, b]):.4f}" for a, b in strong[:6]
     ]
     notes += [f"the data determine {words}" for words in fit.undetermined]
+    notes += misfit_words(fit)
     left = sum(int(np.sum(~np.any(np.asarray(each.weights) > 0, axis=1))) for each in fit.records)
     notes += [f"{left} rows measure nothing, or are samples too near to an event"] * (left > 0)
     for k, (skips, spurious) in enumerate(fit.matching):
@@ -317,9 +359,10 @@ def _hessian(fit: Fitted, values: Array) -> Array:
 
 
 def fitted_of(
-    problem: FitProblem, solved: FitSolution, records: tuple[Recording, ...], costs: Array | None, estimated: bool
+    problem: FitProblem, solved: FitSolution, records: tuple[Recording, ...], costs: Array | None, estimated: bool, many: bool
 ) -> Fitted:
-    """The result from the end of the search. **Arguments:** `estimated`: whether the deviation is."""
+    """The result from the end of the search. **Arguments:** `estimated`: whether the deviation is. `many`: whether the parameters
+    are a list."""
     unknowns, free, reached = problem.unknowns, solved.free, solved.chain.reached
     weights = sum(jnp.sum(each > 0) for each in (problem.links.weights, problem.links.sample_weights))
     weights = weights if problem.prior is None else weights + jnp.sum(problem.prior[1] > 0)
@@ -342,7 +385,7 @@ def fitted_of(
     predicted = tuple(_rows(problem, reached, record, k) for k, record in enumerate(records))
     measured = lambda record, values: jnp.where(record.weights > 0, values, jnp.nan)
     return Fitted(
-        params=params,
+        params=params if many else params[0],
         values=free.theta * unknowns.scale,
         covariance=covariance(solved.covariance, unknowns.scale, loose[:n]),
         deviation=factor * unit,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._numerics.trees import without_tangents
+from .._numerics.trees import library_of, without_tangents
 from .._results.installed import needed
 from .._results.labels import units_of
 from .._system.results import choose, RESULTS
@@ -39,12 +39,8 @@ class Recording(eqx.Module):
 
     names: tuple[str, ...] = eqx.field(static=True)
     labels: tuple[Any, ...] = eqx.field(static=True)
-    values: Float[Array, "rows quantities"]
-    weights: Float[Array, "rows quantities"]
-
-    def without(self, rows: Sequence[int]) -> "Recording":
-        """The recording in which these rows measure nothing."""
-        return eqx.tree_at(lambda each: each.weights, self, self.weights.at[jnp.array(rows, int)].set(0.0))
+    values: Float[Array | np.ndarray, "rows quantities"]
+    weights: Float[Array | np.ndarray, "rows quantities"]
 
 
 class Links(eqx.Module):
@@ -97,7 +93,7 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
     if hasattr(data, "to_numpy") and hasattr(data, "columns"):
         data = {str(name): data[name].to_numpy() for name in data.columns}
     if not isinstance(data, Mapping):
-        times = jnp.asarray(data)
+        times = library_of(*jax.tree.leaves(data)).asarray(data)
         if times.ndim != 1:
             raise ValueError(
                 f"fit: data of shape {times.shape} has no names. Give the times of events, shape (events,), or a table, such as "
@@ -190,7 +186,7 @@ def recording(
     names = ("time", *names)
     used = [name for k, name in enumerate(names) if k or happens.any()]
     weights = [_weights(noise, name, used, column, dtype) for name, column in zip(names, values, strict=True)]
-    xp = _library(*values, *weights)
+    xp = library_of(*values, *weights)
     table, weights = xp.stack(values, axis=1), xp.stack(weights, axis=1)
     if xp is np and np.any(np.isinf(table)):
         raise ValueError("fit: the data has an infinite number. Write NaN where nothing is measured.")
@@ -203,17 +199,12 @@ def recording(
         measured = measured & ~beside[:, None]
     # Of a batch whose sets have unlike numbers of events the times of the others are NaN.
     values = xp.where(xp.isfinite(table) | (np.arange(len(names)) == 0), table, 0)
-    return Recording(names, labels, jnp.asarray(values), jnp.asarray(xp.where(measured, weights, 0)))
-
-
-def _library(*values: Any) -> Any:
-    """NumPy for numbers that are known, of which each operation of JAX would be a program to compile; else `jax.numpy`."""
-    return jnp if any(isinstance(each, jax.core.Tracer) for each in values) else np
+    return Recording(names, labels, values, xp.where(measured, weights, 0))
 
 
 def _numbers(column: Any, name: str, dtype) -> Array | np.ndarray:
     try:
-        return _library(column).asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
+        return library_of(column).asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
     except (TypeError, ValueError):
         wrong = next((each for each in np.ravel(np.asarray(column, object)) if not _is_number(each)), column)
         raise ValueError(f"fit: the column {name!r} has {wrong!r}, no number; NaN where nothing is measured.") from None
@@ -277,7 +268,7 @@ def _label(given: Any) -> Any:
 
 def _weights(noise: Any, name: str, used: list[str], column: Array | np.ndarray, dtype) -> Array | np.ndarray:
     """One over the standard deviation of a quantity, of those that are `used`."""
-    rows, xp = column.size, _library(column, *jax.tree.leaves(noise))
+    rows, xp = column.size, library_of(column, *jax.tree.leaves(noise))
     if name not in used:
         return xp.ones(rows, dtype)
     if noise is None:
@@ -330,8 +321,8 @@ def _found(mask: np.ndarray, label: Any, pairs: list) -> np.ndarray:
 def links_of(
     records: Sequence[Recording], kind_of: Callable[[Any], int], starts: Sequence[Array], divided: bool,
     matchings: Sequence[Matching], within: float | None,
-) -> Links:  # fmt: skip
-    """The links of records of one table. **Arguments:** `kind_of`: the number of the kind of a label. `starts`: the time at which
+) -> dict[str, Array | np.ndarray]:  # fmt: skip
+    """The columns of the links of records of one table. **Arguments:** `kind_of`: the number of the kind of a label. `starts`: the time at which
     each record starts. `divided`: whether a record without events has many links. `within`: events that are not further apart
     than so many deviations are `joined`; `None` for no events."""
     plans = [_plan(record, divided, set(own.spurious)) for record, own in zip(records, matchings, strict=True)]
@@ -341,7 +332,7 @@ def links_of(
         _arrays(record, plan, start, own, most, samples, kind_of, within)
         for record, plan, start, own in zip(records, plans, starts, matchings, strict=True)
     ]
-    return jax.tree.map(lambda *parts: jnp.asarray(_library(*parts).stack(parts)), *columns)
+    return jax.tree.map(lambda *parts: library_of(*parts).stack(parts), *columns)
 
 
 def _plan(record: Recording, divided: bool, spurious: set[int]) -> list[tuple[int, list[int]]]:
@@ -363,13 +354,13 @@ def _plan(record: Recording, divided: bool, spurious: set[int]) -> list[tuple[in
 
 def _arrays(
     record: Recording, plan: list, start: Array, matching: Matching, most: int, samples: int, kind_of: Callable, within
-) -> Links:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     blank = most - len(plan)
     row = np.array([row for row, _ in plan] + [-1] * blank)
     ends = np.array([row if row >= 0 else own[-1] for row, own in plan] + [-1] * blank)
     sample_rows = np.array([own + [-1] * (samples - len(own)) for _, own in plan] + [[-1] * samples] * blank, int)
     sample_rows = sample_rows.reshape(most, samples)
-    xp = _library(record.values, record.weights, start)
+    xp = library_of(record.values, record.weights, start)
     known, weights = xp.asarray(record.values), xp.asarray(record.weights)
     time = known[:, 0]
     end = xp.where(ends >= 0, time[ends], time[max(ends.max(initial=0), 0)])
@@ -388,10 +379,9 @@ def _arrays(
     # From the start that they share events of a kind are counted.
     first = xp.max(xp.where(joined | (number > number[:, None]), 0, number), axis=1)
     before = (number < number[:, None]) & (number >= first[:, None]) & (np.array(kinds) == np.array(kinds)[:, None])
-    columns = dict(
+    return dict(
         kind=xp.where(xp.isfinite(end), np.array(kinds), NONE),
         skip=skip + xp.sum(xp.where(before, 1 + skip, 0), axis=1), joined=joined, start=begin, end=end,
         values=take(row, known), weights=take(row, weights), times=times,
         sample_values=take(sample_rows, known), sample_weights=of_samples, row=row, sample_rows=sample_rows,
     )  # fmt: skip
-    return Links(**{name: jnp.asarray(column) for name, column in columns.items()})

@@ -90,7 +90,8 @@ def check_state(x: State, dimension: int, mode: str) -> Array:
 def check_times(t: float | Array, dtype, caller: str, name: str, ndim: int) -> Array:
     """A time, or `ndim` axes of times, as an array; `ValueError` for anything else."""
     try:
-        times = jnp.asarray(t, dtype)
+        # A number is converted by NumPy, which needs no compiled program.
+        times = jnp.asarray(np.asarray(t, dtype) if isinstance(t, int | float) else t, dtype)
     except (TypeError, ValueError):
         times = None
     if times is None or times.ndim != ndim:
@@ -116,6 +117,15 @@ def sized(system: HybridSystem, t: Time, x: State, params: Params) -> HybridSyst
         return shape[0]
 
     return system.with_sizes(size_of)
+
+
+def check_system(system: HybridSystem, t: Time, x: State, params: Params) -> HybridSystem:
+    """The system, which knows the sizes of its families, with the functions of all modes checked. **Arguments:** `x`: a state of
+    any mode, of which the dtype matters."""
+    system = sized(system, t, x, params)
+    for name, each in system.modes.items():
+        check_mode(system, name, t, jax.ShapeDtypeStruct((each.dimension,), x.dtype), params)
+    return system
 
 
 def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:

@@ -27,7 +27,7 @@ from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
-from .check import check_mode, check_params, check_state, check_times, sized
+from .check import check_params, check_state, check_system, check_times
 from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents, taken_at
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
@@ -188,9 +188,7 @@ def check_simulation(
     if not isinstance(max_jumps, int) or max_jumps < 0:
         raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
     t0, t1 = (check_times(t, x0.dtype, "simulate", name, 0) for t, name in ((t0, "t0"), (t1, "t1")))
-    system = sized(system, t0, x0, params)
-    for name, each in system.modes.items():
-        check_mode(system, name, t0, jax.ShapeDtypeStruct((each.dimension,), x0.dtype), params)
+    system = check_system(system, t0, x0, params)
     known = not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer)
     # Under `jit` a comparison of JAX arrays is traced even where both are known.
     if known and float(t1) < float(t0):

@@ -1,8 +1,12 @@
 """Operations on PyTrees: choice, derivatives, and the batch axes of the results of custom differentiation rules."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PyTree
 
@@ -12,6 +16,11 @@ from .._system.types import Flag
 def select(pred: Flag, chosen: PyTree, otherwise: PyTree) -> PyTree:
     """`chosen` where `pred`, else `otherwise`, leaf by leaf. Unlike `lax.cond`, both are computed."""
     return jax.tree.map(lambda a, b: jnp.where(pred, a, b), chosen, otherwise)
+
+
+def library_of(*values: Any) -> Any:
+    """NumPy for numbers that are known, of which each operation of JAX would be a program of its own; else `jax.numpy`."""
+    return jnp if any(isinstance(each, jax.core.Tracer) for each in values) else np
 
 
 def without_tangents(tree: PyTree) -> PyTree:

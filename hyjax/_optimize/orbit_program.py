@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from .._flow.integrator import Integrators, limits_of
 from .._numerics.elimination import det
-from .._numerics.trees import select
+from .._numerics.trees import library_of, select, without_tangents
 from .._orbit.orbit import PeriodicOrbit, run_orbit
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
 from .._results.failure import codes_only
@@ -58,8 +58,8 @@ class Unknowns(eqx.Module):
 
     def vector(self, params: Params) -> Float[Array, " n"]:
         """The scaled vector of the parameters."""
-        leaves = jax.tree.leaves(params)
-        return jnp.concatenate([jnp.ravel(leaves[i]).astype(self.scale.dtype) for i in self.free]) / self.scale
+        values = _numbers(params, self.free, self.scale.dtype)
+        return jnp.asarray(values / library_of(values, self.scale).asarray(self.scale))
 
     def at_bounds(self, params: Params) -> tuple[np.ndarray, np.ndarray]:
         """Which unknowns of the parameters are at their lower and at their upper bounds, up to the rounding of the scale."""
@@ -109,11 +109,19 @@ def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype, caller: str
         lower.append(low.ravel())
         upper.append(high.ravel())
     low, high = np.concatenate(lower), np.concatenate(upper)
-    values = jnp.concatenate([jnp.ravel(leaves[i]).astype(dtype) for i in free])
-    width = np.where(np.isfinite(high - low), high - low, 1)
-    own = jax.lax.stop_gradient(jnp.where(values == 0, 1, jnp.abs(values)))
-    scale = jnp.where(np.isfinite(high - low), jnp.asarray(width, dtype), own)
-    return Unknowns(params, free, scale, jnp.asarray(low, dtype) / scale, jnp.asarray(high, dtype) / scale)
+    values = without_tangents(_numbers(params, free, dtype))
+    xp, finite = library_of(values), np.isfinite(high - low)
+    width = np.where(finite, high - low, 1).astype(dtype)
+    scale = xp.where(finite, width, xp.where(values == 0, 1, xp.abs(values)))
+    return Unknowns(params, free, *(jnp.asarray(each) for each in (scale, low.astype(dtype) / scale, high.astype(dtype) / scale)))
+
+
+def _numbers(params: Params, free: Sequence[int], dtype) -> Array | np.ndarray:
+    """The numbers of the leaves of indices `free`, one after the other."""
+    leaves = jax.tree.leaves(params)
+    chosen = [leaves[i] for i in free]
+    xp = library_of(*chosen)
+    return xp.concatenate([xp.ravel(xp.asarray(each, dtype)) for each in chosen])
 
 
 def pairs_of(pairs: Bounds, count: int, caller: str, name: str) -> list:

@@ -82,6 +82,38 @@ def test_deviation_from_the_residuals(times, of_times):
 
 
 @pytest.mark.medium
+def test_residuals_that_are_no_noise(times, of_times):
+    """Times that alternate about those of a ball, as an orbit of twice the period does that is fitted as one of the period."""
+    apart = lambda count, e, size: impacts(count, e=e) + size * (-1.0) ** np.arange(count)
+    count = len(NUMBERS(times, "times"))
+    # Six deviations, of which chi-square is 36 times too large; more than eight would be taken for a false event.
+    with pytest.warns(UserWarning, match="fit: chi-square .* too large for noise, of which it is 10 with a deviation of 4.47"):
+        found = fit_ball(jnp.asarray(apart(count, 0.9, 0.012)), noise=0.002)
+    assert found.result == "successful" and "noise= is too small" in str(found)
+    assert "too large" not in str(of_times)
+    # Of 24 residuals a correlation of noise has the deviation 0.2.
+    with pytest.warns(UserWarning, match="fit: successive residuals of time alternate, with a correlation of -0.9"):
+        fit_ball(jnp.asarray(apart(24, 0.9, 0.003)))
+
+
+@pytest.mark.medium
+def test_functions_are_traced_once():
+    """A second fit of the same shapes calls no function of the user: it runs the program of the first."""
+    calls, rises = [], NUMBERS(CASES["bouncing_ball_times_g9.81_e0.8"], "times")[:3]
+
+    def rise(t, x, params):
+        calls.append(t)
+        return x[1] ** 2 / (2 * params.gravity)
+
+    for shift in (0.0, 1e-4):
+        count = len(calls)
+        data = {"time": jnp.asarray(rises + shift), "event": "*", "rise": jnp.array([0.64, 0.41, 0.26]) - shift}
+        found = fit_ball(data, observe={"rise": rise}, noise={"time": 0.01, "rise": 0.01})
+        assert found.result == "successful"
+    assert 0 < count == len(calls)
+
+
+@pytest.mark.medium
 def test_free_states_at_every_impact(times, of_times):
     found = fit_ball(jnp.asarray(NUMBERS(times, "times")), noise=0.002, shooting=hj.MultipleShooting())
     same(found, of_ball(times), rtol=1e-11)
