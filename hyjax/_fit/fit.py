@@ -104,8 +104,8 @@ def fit(
     has more of a recorded kind, not under `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an
     event of the data has none in the model. Under `jit` and `vmap` times that are NaN at the end of a record are no rows; one
     before the end is `nonfinite`, and times that do not increase are `unmatched_events`. `ValueError` for data that do not fit:
-    the message names the column or the number. A warning, not under `jit`, where the residuals are too large for `noise`, or, of a
-    deviation that is estimated, successive ones are correlated, as of an orbit of twice the period they alternate.
+    the message names the column or the number. A warning, not under `jit`, where residuals are too large for `noise`, or where
+    those of a deviation that is estimated are correlated, as those of an orbit of twice the period, which alternate.
 
     **Example:**
 
@@ -167,7 +167,7 @@ def fit(
 
     def solved(matchings: Sequence[Matching], guesses) -> Fitted:
         number = labels.index if labels else lambda label: 0
-        links = links_of(records, number, list(times), divided, matchings, within)
+        links = links_of(records, number, times[0], divided, matchings, within)
         if not any(each.spurious for each in matchings):
             _check_count(records, prior, start, guess.size, isinstance(model, PeriodicOrbit))
         found = _solved(

@@ -359,7 +359,12 @@ def _hessian(fit: Fitted, values: Array) -> Array:
 
 
 def fitted_of(
-    problem: FitProblem, solved: FitSolution, records: tuple[Recording, ...], costs: Array | None, estimated: bool, many: bool
+    problem: FitProblem,
+    solved: FitSolution,
+    records: tuple[Recording, ...],
+    costs: Array | None,
+    estimated: bool,
+    many: bool,
 ) -> Fitted:
     """The result from the end of the search. **Arguments:** `estimated`: whether the deviation is. `many`: whether the parameters
     are a list."""

@@ -18,7 +18,7 @@ from .._results.installed import needed
 from .._results.labels import units_of
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, of_arc
-from .._system.types import Params, Time
+from .._system.types import Params
 
 # The name of a column that is of the state before the jump ends so.
 BEFORE = "_before"
@@ -232,7 +232,7 @@ def _check_times(time: Array | np.ndarray, start: float) -> None:
         raise ValueError(f"fit: the time {known[0]} is before the start t0={start}.")
 
 
-def code_of_times(time: Array, start: Time) -> RESULTS:
+def code_of_times(time: Array, start: Any) -> RESULTS:
     """The code of the times of a record that are traced, and so were not checked: `nonfinite` for one that is not finite before
     one that is, or is infinite; `unmatched_events` for one before that of the row above, or before the start."""
     finite = jnp.isfinite(time)
@@ -319,18 +319,18 @@ def _found(mask: np.ndarray, label: Any, pairs: list) -> np.ndarray:
 
 
 def links_of(
-    records: Sequence[Recording], kind_of: Callable[[Any], int], starts: Sequence[Array], divided: bool,
+    records: Sequence[Recording], kind_of: Callable[[Any], int], start: Any, divided: bool,
     matchings: Sequence[Matching], within: float | None,
 ) -> dict[str, Array | np.ndarray]:  # fmt: skip
-    """The columns of the links of records of one table. **Arguments:** `kind_of`: the number of the kind of a label. `starts`: the time at which
-    each record starts. `divided`: whether a record without events has many links. `within`: events that are not further apart
-    than so many deviations are `joined`; `None` for no events."""
+    """The columns of the links of records of one table. **Arguments:** `kind_of`: the number of the kind of a label. `start`: the
+    time at which each record starts, a number. `divided`: whether a record without events has many links. `within`: events that
+    are not further apart than so many deviations are `joined`; `None` for no events."""
     plans = [_plan(record, divided, set(own.spurious)) for record, own in zip(records, matchings, strict=True)]
     most = max(map(len, plans))
     samples = max((len(own) for plan in plans for _, own in plan), default=0)
     columns = [
         _arrays(record, plan, start, own, most, samples, kind_of, within)
-        for record, plan, start, own in zip(records, plans, starts, matchings, strict=True)
+        for record, plan, own in zip(records, plans, matchings, strict=True)
     ]
     return jax.tree.map(lambda *parts: library_of(*parts).stack(parts), *columns)
 
@@ -353,7 +353,7 @@ def _plan(record: Recording, divided: bool, spurious: set[int]) -> list[tuple[in
 
 
 def _arrays(
-    record: Recording, plan: list, start: Array, matching: Matching, most: int, samples: int, kind_of: Callable, within
+    record: Recording, plan: list, start: Any, matching: Matching, most: int, samples: int, kind_of: Callable, within
 ) -> dict[str, Any]:  # fmt: skip
     blank = most - len(plan)
     row = np.array([row for row, _ in plan] + [-1] * blank)

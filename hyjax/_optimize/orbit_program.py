@@ -113,7 +113,9 @@ def unknowns_of(where: Where, params: Params, bounds: Bounds, dtype, caller: str
     xp, finite = library_of(values), np.isfinite(high - low)
     width = np.where(finite, high - low, 1).astype(dtype)
     scale = xp.where(finite, width, xp.where(values == 0, 1, xp.abs(values)))
-    return Unknowns(params, free, *(jnp.asarray(each) for each in (scale, low.astype(dtype) / scale, high.astype(dtype) / scale)))
+    return Unknowns(
+        params, free, *(jnp.asarray(each) for each in (scale, low.astype(dtype) / scale, high.astype(dtype) / scale))
+    )
 
 
 def _numbers(params: Params, free: Sequence[int], dtype) -> Array | np.ndarray:

@@ -87,7 +87,9 @@ def test_residuals_that_are_no_noise(times, of_times):
     apart = lambda count, e, size: impacts(count, e=e) + size * (-1.0) ** np.arange(count)
     count = len(NUMBERS(times, "times"))
     # Six deviations, of which chi-square is 36 times too large; more than eight would be taken for a false event.
-    with pytest.warns(UserWarning, match="fit: chi-square .* too large for noise, of which it is 10 with a deviation of 4.47"):
+    with pytest.warns(
+        UserWarning, match="fit: chi-square .* too large for noise, of which it is 10 with a deviation of 4.47"
+    ):
         found = fit_ball(jnp.asarray(apart(count, 0.9, 0.012)), noise=0.002)
     assert found.result == "successful" and "noise= is too small" in str(found)
     assert "too large" not in str(of_times)
