@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._orbit.orbit import PeriodicOrbit
-from .._system.types import Params, Scalar
+from .._system.types import Params, require_function, Scalar
 from .planned import Orbit
 
 # A number of an orbit, or several: `(orbit, params) -> value`.
@@ -43,8 +43,7 @@ class Constraint(eqx.Module):
     def __init__(self, function: Quantity, *, equals=None, at_least=None, at_most=None, name: str | None = None):
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__) if name is None else name
-        if not callable(function):
-            raise ValueError(f"Constraint: {function!r} must be a function (orbit, params) -> number.")
+        require_function(function, "orbit, params", "Constraint: the first argument")
         if (equals is None) == (at_least is None and at_most is None):
             raise ValueError(
                 f"Constraint {self.name!r}: give either `equals`, or `at_least`, `at_most` or both; not equals={equals}, "

@@ -19,7 +19,7 @@ from .._results.shown import is_traced
 from .._results.working import working
 from .._sweep.workers import threads_here, Workers
 from .._system.results import RESULTS, SolveError
-from .._system.types import require_kind
+from .._system.types import require_function, require_kind
 from .._system.where import Where
 from ..control.held_inputs import Plan
 from .constraint import all_constraints, check_number, Constraint, Objective
@@ -113,9 +113,7 @@ def optimize(
 
     Source: Nocedal, Wright (2006), *Numerical Optimization*, ch. 19; the derivatives are those of `periodic_orbit`.
     """
-    require_kind(
-        objective, Callable, "optimize", "objective", "a function (orbit, params) -> number, see hj.objectives"
-    )
+    require_function(objective, "orbit, params", "optimize: objective")
     require_kind(method, InteriorPoint, "optimize", "method", "a hj.objectives.InteriorPoint")
     if isinstance(orbit, Plan):
         one = isinstance(starts, int) and starts == 1

@@ -29,7 +29,7 @@ from .._numerics.trees import without_tangents
 from .._orbit.orbit import PeriodicOrbit
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.types import Flag, Params, require_function, Scalar, State, Time
 from .planned import Orbit
 
 # A number at a point of the flow: `(t, x, params) -> number`.
@@ -43,6 +43,8 @@ NEAR = 1e-5
 
 def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: Orbit) -> dict[str, Rate]:
     """The function of each mode of an orbit that has one. `ValueError`, for `hj.objectives.<name>`, for unknown modes."""
+    for function in given.values() if isinstance(given, Mapping) else [given]:
+        require_function(function, "t, x, params", f"{name}: the argument")
     if not isinstance(given, Mapping):
         return dict.fromkeys(orbit.mode_names, given)
     if unknown := [mode for mode in given if mode not in orbit.system.modes]:

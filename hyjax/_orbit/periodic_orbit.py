@@ -12,7 +12,7 @@ from .._flow.check import as_numbers, check
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
 from .._system.section import Stroboscope
-from .._system.types import Params, require_kind, State
+from .._system.types import Params, require_function, require_kind, State
 from .level import Level, on_level, Quantity
 from .one_orbit import run_one_orbit
 from .orbit import LastIterate, PeriodicOrbit
@@ -122,6 +122,7 @@ def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> 
             f"periodic_orbit: conserved={conserved!r} must be a function E(t, x, params), or a pair of it and its value; of "
             "several quantities one."
         )
+    require_function(quantity, "t, x, params", "periodic_orbit: conserved")
     if isinstance(step.section, Stroboscope):
         raise ValueError(
             "periodic_orbit: conserved= needs a map of a sequence or a Section: a forced system conserves nothing."

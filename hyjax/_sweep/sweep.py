@@ -35,7 +35,7 @@ from .._results.installed import version
 from .._results.labels import units_of
 from .._results.shown import require_known
 from .._system.results import nan_unless, RESULTS
-from .._system.types import Params, require_kind
+from .._system.types import Params, require_function, require_kind
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .batches import BatchMap, block_width
 from .chunks import ChunkSolver, solve_in_memory, solve_in_store, Sweep
@@ -294,7 +294,8 @@ def sweep(
         raise ValueError(
             "sweep: the search for the start orbit did not succeed. Give an orbit whose result is successful."
         )
-    require_kind(record, Callable | None, "sweep", "record", "a function orbit -> {name: array}")
+    if record is not None:
+        require_function(record, "orbit", "sweep: record")
     if isinstance(orbit.params, Family):
         raise ValueError(
             "sweep: this orbit is one of a family at a distance along it. Follow it over the parameter: continuation(orbit, "

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array
 
-from .types import Params, Scalar, State, Time
+from .types import Params, require_function, Scalar, State, Time
 
 Number = Callable[[Params], Scalar] | Array | float | int
 
@@ -36,9 +36,11 @@ class Clock(eqx.Module):
     def __check_init__(self):
         for name, least in (("period", 0.0), ("phase", -math.inf)):
             value = getattr(self, name)
-            if callable(value) or isinstance(value, jax.core.Tracer):
+            if callable(value):
+                require_function(value, "params", f"every: {name}")
+            elif isinstance(value, jax.core.Tracer):
                 continue
-            if not (isinstance(value, float) and least < value < math.inf):
+            elif not (isinstance(value, float) and least < value < math.inf):
                 need = "positive and finite" if name == "period" else "finite"
                 raise ValueError(f"every: {name}={value!r} must be {need}, or a function of the parameters.")
 

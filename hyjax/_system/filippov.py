@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from .per_mode import number, PerMode
 from .results import choose, RESULTS
 from .system import Guard, HybridSystem, Mode, Reset, Transition, unchanged, VectorField
-from .types import Flag, Matrix, Params, require_kind, Scalar, State, Time
+from .types import Flag, Matrix, Params, require_function, require_kind, Scalar, State, Time
 
 # For each surface on which side of it a flow is: 1 or -1, or 0 on the surface.
 Signs = tuple[int, ...]
@@ -83,11 +83,15 @@ def filippov(
     surfaces = surface if isinstance(surface, tuple) else (surface,)
     given = {key if isinstance(key, tuple) else (key,): field for key, field in fields.items()}
     count = len(surfaces)
-    if count not in (1, 2) or not all(callable(each) for each in surfaces):
+    if count not in (1, 2) or not all(map(callable, surfaces)):
         raise ValueError(f"filippov: surface={surface!r} must be one function h(t, x, params), or a tuple of two.")
     if set(given) != set(itertools.product((1, -1), repeat=count)):
         keys = "{1: above, -1: below}" if count == 1 else "of the keys (1, 1), (1, -1), (-1, 1) and (-1, -1)"
         raise ValueError(f"filippov: fields must be {keys}; got the keys {list(fields)}.")
+    for key, field in fields.items():
+        require_function(field, "t, x, params", f"filippov: the field of {key}")
+    for each in surfaces:
+        require_function(each, "t, x, params", "filippov: surface")
     flows = Flows(surfaces, given)
     every = list(itertools.product((1, 0, -1), repeat=count))
     modes = {_name(s): Mode(eqx.Partial(_slide, flows, PerMode(s)), coordinates, _side(flows, s), units) for s in every}

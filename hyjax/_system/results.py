@@ -154,7 +154,8 @@ class RESULTS(dfx.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     )
     not_stabilized = (
         "No feedback by these parameters puts all multipliers inside the unit circle: the parameters do not act on an unstable "
-        "direction. Choose other parameters, or more of them."
+        "direction. Choose other parameters, or more of them; around an orbit whose phase they do not reach, transverse=True "
+        "leaves the phase free."
     )
     infeasible = (
         "The minimization ended where the constraints are violated and no small change of the unknowns lessens the violation. "

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from .every import Clock, Number, plain_number
 from .system import Guard, HybridSystem, Reset, unchanged
-from .types import Params, Scalar, State, Time
+from .types import Params, require_function, Scalar, State, Time
 
 
 class Section(eqx.Module):
@@ -40,8 +40,7 @@ class Section(eqx.Module):
     _reset: Reset = unchanged
 
     def __check_init__(self):
-        if not callable(self.surface):
-            raise ValueError(f"Section: surface must be a function s(t, x, params), not {self.surface!r}.")
+        require_function(self.surface, "t, x, params", "Section: surface")
 
 
 class Stroboscope(eqx.Module):
@@ -72,6 +71,9 @@ class Stroboscope(eqx.Module):
     phase: Number = eqx.field(converter=plain_number, default=0.0)
 
     def __check_init__(self):
+        for name in ("period", "phase"):
+            if callable(getattr(self, name)):
+                require_function(getattr(self, name), "params", f"Stroboscope: {name}")
         known = lambda value: not callable(value) and not isinstance(value, jax.core.Tracer)
         if known(self.period) and not (isinstance(self.period, float) and 0 < self.period < math.inf):
             raise ValueError(f"Stroboscope: period={self.period!r} must be positive, or a function T(params).")

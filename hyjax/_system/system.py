@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .every import Clock, Number
-from .types import Flag, Params, require_kind, Scalar, State, Time
+from .types import Flag, Params, require_function, require_kind, Scalar, State, Time
 
 VectorField = Callable[[Time, State, Params], State]
 Guard = Callable[[Time, State, Params], Scalar | Float[Array, " members"]]
@@ -88,10 +88,9 @@ class Mode(eqx.Module):
             self.coordinates, self._whole = (*_texts(self.coordinates), *held), True
 
     def __check_init__(self):
-        if self.domain is not None and not callable(self.domain):
-            raise ValueError(f"Mode: domain must be a function d(t, x, params) or None, not {self.domain!r}.")
-        if not callable(self.vector_field):
-            raise ValueError(f"Mode: vector_field must be a function f(t, x, params), not {self.vector_field!r}.")
+        if self.domain is not None:
+            require_function(self.domain, "t, x, params", "Mode: domain")
+        require_function(self.vector_field, "t, x, params", "Mode: vector_field")
         names = self.coordinates
         if not names or not all(isinstance(name, str) for name in names):
             raise ValueError(
@@ -186,17 +185,14 @@ class Transition(eqx.Module):
                 f"Transition {self.source!r} -> {self.target!r}: at_once must be True or False, not {self.at_once!r}. A "
                 "condition that depends on time or state belongs in armed=."
             )
-        for name in ("guard", "reset"):
-            if not callable(getattr(self, name)):
-                raise ValueError(
-                    f"Transition {self.source!r} -> {self.target!r}: {name} must be a function of (t, x, params), "
-                    f"not {getattr(self, name)!r}."
-                )
-        if self.armed is not None and not callable(self.armed):
-            raise ValueError(
-                f"Transition {self.source!r} -> {self.target!r}: armed must be a function (t, x, params) -> bool or "
-                f"None, not {self.armed!r}."
-            )
+        # Of a clock that `every` makes, which has no modes yet.
+        label = f"Transition {self.source!r} -> {self.target!r}" if self.source else "every"
+        require_function(self.guard, "t, x, params", f"{label}: guard")
+        # A reset of four arguments is that of a family.
+        if not _takes_number(self.reset):
+            require_function(self.reset, "t, x, params", f"{label}: reset")
+        if self.armed is not None:
+            require_function(self.armed, "t, x, params", f"{label}: armed")
 
     @property
     def is_family(self) -> bool:

@@ -1,5 +1,6 @@
 """Type aliases of time, state, parameters and matrices, with their shapes; and what an argument has to be."""
 
+import inspect
 from typing import Any, TypeAlias
 
 from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -19,3 +20,20 @@ def require_kind(given: Any, kind: Any, caller: str, argument: str, wanted: str)
     `wanted`."""
     if not isinstance(given, kind):
         raise ValueError(f"{caller}: {argument} must be {wanted}, not {type(given).__name__}.")
+
+
+def require_function(given: Any, arguments: str, what: str) -> None:
+    """`ValueError` for what is no function of these `arguments`, such as `"t, x, params"`; its message says `what` is given."""
+    if not callable(given):
+        raise ValueError(f"{what} must be a function of ({arguments}), not {given!r}.")
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):  # of a function written in C
+        return
+    try:
+        signature.bind(*arguments.split(","))
+    except TypeError:
+        name = getattr(given, "__name__", type(given).__name__)
+        raise ValueError(
+            f"{what} must be a function of ({arguments}); {name}{signature} takes other arguments."
+        ) from None

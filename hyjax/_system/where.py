@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .types import Params
+from .types import Params, require_function
 
 # `lambda params: params.slope`, or a function that returns a tuple of leaves.
 Where = Callable[[Params], PyTree]
@@ -38,6 +38,7 @@ def selected_leaves(where: Where, params: Params, scalars: bool = False) -> tupl
     each a number."""
     if not callable(where):
         raise ValueError(f"where={where!r} must be a function of the parameters, such as lambda params: params.slope.")
+    require_function(where, "params", "where")
     leaves, tree = jax.tree.flatten(params)
     # Objects without arithmetic, in the place of the leaves.
     placeholders = [SimpleNamespace(index=i, name=name) for i, name in enumerate(leaf_names(params))]

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.programs import evaluate_alike
-from .._system.types import Params, Scalar, Time
+from .._system.types import Params, require_function, Scalar, Time
 from .mechanism import Positions, Velocities
 
 # A tangential velocity, or two of a contact in space that never slips.
@@ -81,8 +81,7 @@ class Contact(eqx.Module):
     poisson: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        if not callable(self.gap):
-            raise ValueError(f"Contact: gap must be a function g(t, q, params), not {self.gap!r}.")
+        require_function(self.gap, "t, q, params", "Contact: gap")
         if not all(map(callable, tangents(self))) or (
             isinstance(self.slip, tuple) and not (self.rough and len(self.slip) == 2)
         ):
@@ -90,6 +89,8 @@ class Contact(eqx.Module):
                 f"Contact: slip must be a function s(t, q, v, params), not {self.slip!r}. Two are for a contact that never "
                 "slips, static=math.inf; otherwise restrict the motion to a plane, or leave slip out for a frictionless contact."
             )
+        for each in tangents(self):
+            require_function(each, "t, q, v, params", "Contact: slip")
         self._check_friction()
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
@@ -98,6 +99,8 @@ class Contact(eqx.Module):
                 raise ValueError(
                     f"Contact: {name} must be a number or a function of params, such as lambda p: p.{name}; got {value!r}."
                 )
+            if callable(value):
+                require_function(value, "params", f"Contact: {name}")
             if number and not isinstance(value, jax.core.Tracer) and not low <= np.asarray(value) <= high:
                 raise ValueError(f"Contact: {name}={value!r} must lie between {low} and {high}.")
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.elimination import solve_positive
 from .._system.results import nan_unless
-from .._system.types import Flag, Matrix, Params, Time
+from .._system.types import Flag, Matrix, Params, require_function, Time
 
 Positions = Float[Array, " m"]
 Velocities = Float[Array, " m"]
@@ -69,12 +69,10 @@ class Mechanism(eqx.Module):
     _rows: Callable[..., Motion | None] | None = None
 
     def __check_init__(self):
-        for name in ("mass", "forces", "coriolis"):
-            function = getattr(self, name)
-            if not callable(function) and not (name == "coriolis" and function is None):
-                raise ValueError(
-                    f"Mechanism: {name} must be a function, such as lambda q, params: ...; got {function!r}."
-                )
+        require_function(self.mass, "q, params", "Mechanism: mass")
+        require_function(self.forces, "t, q, v, params", "Mechanism: forces")
+        if self.coriolis is not None:
+            require_function(self.coriolis, "q, v, params", "Mechanism: coriolis")
 
     def acceleration(self, t: Time, q: Positions, v: Velocities, params: Params) -> Velocities:
         r"""The acceleration of the free bodies, $\dot v = M^{-1}(Q - c)$, for modes of one's own: `jnp.concatenate([v, a])`.
@@ -107,8 +105,7 @@ class Mechanism(eqx.Module):
 
         Source: Murray, Li, Sastry (1994), *A Mathematical Introduction to Robotic Manipulation*, ch. 6.1.
         """
-        if not callable(embedding):
-            raise ValueError(f"Mechanism.reduced: give a function q = phi(theta, params), not {embedding!r}.")
+        require_function(embedding, "theta, params", "Mechanism.reduced: embedding")
 
         def along(theta, params):
             q, pull = jax.vjp(lambda theta: embedding(theta, params), theta)
@@ -152,8 +149,7 @@ def lagrangian(
     >>> system.modes["U"].vector_field(jnp.array(0.0), jnp.array([1.0, 0.0]), None).tolist()
     [0.0, -9.81]
     """
-    if not callable(function):
-        raise ValueError(f"lagrangian: give a function L(q, v, params), not {function!r}.")
+    require_function(function, "q, v, params", "lagrangian: the first argument")
 
     def mass(q, params):
         return jax.hessian(lambda v: function(q, v, params))(jnp.zeros_like(q))

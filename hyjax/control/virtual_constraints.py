@@ -29,7 +29,7 @@ from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Reset
-from .._system.types import Matrix, Params, Scalar, State, Time
+from .._system.types import Matrix, Params, require_function, Scalar, State, Time
 from ..contact.mechanism import check_mechanism, inertia, load, Mechanism, Positions, Velocities
 
 Outputs = Float[Array, " k"]
@@ -318,11 +318,16 @@ def virtual_constraints(
     Isidori (1995), *Nonlinear Control Systems*, ch. 5, for the linearization.
     """
     check_mechanism(mechanism)
-    given: dict[str, object] = {"phase": phase, "desired": desired}
-    optional = {"outputs": outputs, "feedforward": feedforward, "configuration": configuration}
-    for name, function in (given | {name: each for name, each in optional.items() if each is not None}).items():
-        if not callable(function):
-            raise ValueError(f"virtual_constraints: {name} must be a function; got {function!r}.")
+    require_function(phase, "q, params", "virtual_constraints: phase")
+    require_function(desired, "theta, params", "virtual_constraints: desired")
+    optional = (
+        ("outputs", outputs, "q, params"),
+        ("feedforward", feedforward, "t, q, v, params"),
+        ("configuration", configuration, "theta, params"),
+    )
+    for name, function, arguments in optional:
+        if function is not None:
+            require_function(function, arguments, f"virtual_constraints: {name}")
     matrix = inputs if callable(inputs) else _constant(inputs)
     measured = (lambda q, params: q @ matrix(q, params)) if outputs is None else outputs
     return VirtualConstraints(

@@ -15,7 +15,7 @@ from .._numerics.semidefinite import check_covariance
 from .._results.shown import Shown
 from .._system.filippov import Side
 from .._system.system import HybridSystem
-from .._system.types import Matrix, Params, Scalar, State, Time
+from .._system.types import Matrix, Params, require_function, Scalar, State, Time
 
 # A transition is given by its index, or by the names of its modes.
 Way = int | tuple[str, str]
@@ -105,6 +105,7 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
         if given is None:
             return None
         if callable(given):
+            require_function(given, "t, x, params", label)
             x = jax.ShapeDtypeStruct((sizes[source],), dtype)
             out = eqx.filter_eval_shape(given, t, x, params)
             if getattr(out, "shape", None) != shape:

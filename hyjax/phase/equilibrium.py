@@ -34,7 +34,7 @@ from .._system.filippov import Side
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section
 from .._system.system import Guard, HybridSystem, unchanged
-from .._system.types import Matrix, Params, Scalar, State, Time
+from .._system.types import Matrix, Params, require_kind, Scalar, State, Time
 
 # An equilibrium is one at these times too, of which no two are in the ratio of small whole numbers.
 TIMES = (0.7390851332, 2.0287578381)
@@ -161,6 +161,7 @@ def equilibrium(
 
     Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), Sec. 5.1; Filippov (1988), for pseudo-equilibria.
     """
+    require_kind(system, HybridSystem, "equilibrium", "the first argument", "a hj.HybridSystem")
     params = check_params(params)
     x = check_state(guess, system.mode(mode).dimension, mode)
     zero = jnp.zeros((), x.dtype)

@@ -586,7 +586,7 @@ MISUSES = [
     (lambda: Contact(GAP, settle=-1.0), "settle=-1.0"),
     (lambda: Mechanism(jnp.eye(2)), "mass must be a function"),
     (lambda: Mechanism(lambda q, p: q, coriolis=3), "coriolis must be a function"),
-    (lambda: lagrangian(3.0), "L\\(q, v, params\\)"),
+    (lambda: lagrangian(3.0), "of \\(q, v, params\\)"),
     (lambda: contact_system(3, Contact(GAP), ("x", "y")), "Mechanism"),
     (lambda: contact_system(UNIT, GAP, ("x", "y")), "or contacts by name"),
     (lambda: contact_system(UNIT, {}, ("x", "y")), "at least one contact"),

@@ -57,7 +57,7 @@ def test_bodies_in_fewer_coordinates_are_those_of_their_lagrangian():
 def test_dependent_columns_and_a_wrong_embedding():
     line = Mechanism(lambda q, p: jnp.eye(2)).reduced(lambda theta, p: jnp.stack([theta[0] + theta[1], 0 * theta[0]]))
     assert np.all(np.isnan(line.acceleration(jnp.array(0.0), jnp.ones(2), jnp.ones(2), None)))
-    with pytest.raises(ValueError, match=r"reduced: give a function q = phi\(theta, params\), not 3"):
+    with pytest.raises(ValueError, match=r"reduced: embedding must be a function of \(theta, params\), not 3"):
         Mechanism(lambda q, p: jnp.eye(2)).reduced(3)  # pyright: ignore[reportArgumentType]
 
 

@@ -308,6 +308,7 @@ OF_ANOTHER_TYPE = {
         "root_finder must be a root finder of optimistix",
     ),
     "between": (lambda bad: hj.edge_state(simplest_walker.step, PARAMS, between=bad), "between=.* must be a pair"),
+    "equilibrium": (lambda bad: hj.phase.equilibrium(bad, "free", START, None), "must be a hj.HybridSystem"),
     "certified": (lambda bad: hj.certify.attracting(bad), "must be a hj.PeriodicOrbit"),
 }
 
@@ -323,6 +324,80 @@ def test_an_argument_of_another_type(name):
         if not isinstance(bad, right):
             with pytest.raises(ValueError, match=message):
                 call(bad)
+
+
+MASS = lambda q, p: jnp.eye(1)
+GAP = lambda t, q, p: q[0]
+PENDULUM = hj.contact.Mechanism(MASS)
+# Calls with a function, and what the message names: the argument, and those of the function.
+OF_OTHER_ARGUMENTS = {
+    "field": (lambda bad: hj.Mode(bad, ("y",)), r"vector_field must be a function of \(t, x, params\)"),
+    "domain": (lambda bad: hj.Mode(FIELD, ("y",), bad), r"domain must be a function of \(t, x, params\)"),
+    "guard": (lambda bad: hj.Transition("a", "b", bad, SAME), r"guard must be a function of \(t, x, params\)"),
+    "reset": (lambda bad: hj.Transition("a", "b", GUARD, bad), r"reset must be a function of \(t, x, params\)"),
+    "armed": (lambda bad: hj.Transition("a", "b", GUARD, SAME, bad), r"armed must be a function of \(t, x, params\)"),
+    "tick": (lambda bad: hj.every(1.0, bad), r"every: reset must be a function of \(t, x, params\)"),
+    "period": (lambda bad: hj.every(bad, SAME), r"every: period must be a function of \(params\)"),
+    "phase": (lambda bad: hj.Stroboscope("free", 1.0, bad), r"Stroboscope: phase must be a function of \(params\)"),
+    "section": (lambda bad: hj.Section("free", bad), r"surface must be a function of \(t, x, params\)"),
+    "side": (lambda bad: hj.filippov({1: FIELD, -1: bad}, GUARD, ("y",)), "the field of -1 must be a function"),
+    "surface": (lambda bad: hj.filippov({1: FIELD, -1: BELOW}, bad, ("y",)), "filippov: surface must be a function"),
+    "constraint": (lambda bad: hj.Constraint(bad, at_most=1.0), r"must be a function of \(orbit, params\)"),
+    "mass": (lambda bad: hj.contact.Mechanism(bad), r"mass must be a function of \(q, params\)"),
+    "forces": (lambda bad: hj.contact.Mechanism(MASS, bad), r"forces must be a function of \(t, q, v, params\)"),
+    "coriolis": (
+        lambda bad: hj.contact.Mechanism(MASS, coriolis=bad),
+        r"coriolis must be a function of \(q, v, params\)",
+    ),
+    "embedding": (lambda bad: PENDULUM.reduced(bad), r"embedding must be a function of \(theta, params\)"),
+    "lagrangian": (lambda bad: hj.contact.lagrangian(bad), r"must be a function of \(q, v, params\)"),
+    "gap": (lambda bad: hj.contact.Contact(bad), r"gap must be a function of \(t, q, params\)"),
+    "slip": (
+        lambda bad: hj.contact.Contact(GAP, bad, static=0.5, kinetic=0.5),
+        r"slip must be a function of \(t, q, v, params\)",
+    ),
+    "restitution": (
+        lambda bad: hj.contact.Contact(GAP, restitution=bad),
+        r"restitution must be a function of \(params\)",
+    ),
+    "virtual constraint": (
+        lambda bad: hj.control.virtual_constraints(
+            PENDULUM, inputs=jnp.ones((1, 1)), phase=bad, desired=MASS, stiffness=1.0, damping=1.0
+        ),
+        r"phase must be a function of \(q, params\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_OTHER_ARGUMENTS)
+def test_a_function_of_other_arguments(name):
+    """Of none and of seven, at construction; Python's own error would come out of a trace. What takes any is right."""
+    call, message = OF_OTHER_ARGUMENTS[name]
+    for bad in (lambda: 0.0, lambda a, b, c, d, e, f, g: 0.0):
+        with pytest.raises(ValueError, match=f"{message}.* takes other arguments"):
+            call(bad)
+    call(lambda *given: 0.0)
+
+
+def test_of_an_orbit_a_function_of_other_arguments():
+    params = rimless_wheel.Params()
+    orbit = hj.periodic_orbit(rimless_wheel.step, rimless_wheel.guess(params), params)
+    calls = [
+        (lambda bad: hj.continuation(orbit, where=bad, stop=0.3), r"where must be a function of \(params\)"),
+        (lambda bad: hj.sweep(orbit, where=SLOPE, values=jnp.ones(1), record=bad), "record must be a function"),
+        (lambda bad: hj.optimize(orbit, bad, where=SLOPE), r"objective must be a function of \(orbit, params\)"),
+        (lambda bad: hj.objectives.integral(bad)(orbit, params), "integral: the argument must be a function"),
+        (
+            lambda bad: hj.periodic_orbit(rimless_wheel.step, orbit.x, params, conserved=bad),
+            r"conserved must be a function of \(t, x, params\)",
+        ),
+        (lambda bad: hj.noise.covariance(
+            rimless_wheel.system, orbit.x, jnp.eye(2), params, mode="stance", t1=1.0, noise=hj.noise.Noise(bad)
+        ), r"must be a function of \(t, x, params\)"),
+    ]  # fmt: skip
+    for call, message in calls:
+        with pytest.raises(ValueError, match=f"{message}.* takes other arguments"):
+            call(lambda: 0.0)
 
 
 def test_of_an_orbit_the_argument_of_another_type():
