@@ -255,7 +255,10 @@ def _shape_of(
 
         def value(*leaves):
             t, x, fn, params = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
-            return fn(t, x, params)
+            out = fn(t, x, params)
+            if wrong := [leaf for leaf in jax.tree.leaves(out) if not eqx.is_array_like(leaf)]:
+                raise ValueError(f"{what} must return an array, not {wrong[0]!r}.")
+            return out
 
         shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=_kind(leaf)[2]) for leaf in leaves]
         program, known = jax.make_jaxpr(value, return_shape=True)(*shapes)

@@ -159,7 +159,7 @@ def no_surfaces() -> Surfaces:
 
 def limits_of(mode: Mode, t: Time, x: State, params: Params) -> int:
     """The number of components of a mode's domain; 0 without one."""
-    return 0 if mode.domain is None else math.prod(eqx.filter_eval_shape(mode.domain, t, x, params).shape)
+    return 0 if mode.domain is None else math.prod(np.shape(eqx.filter_eval_shape(mode.domain, t, x, params)))
 
 
 def guarded_limits(mode: Mode) -> int:

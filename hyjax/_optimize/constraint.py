@@ -1,7 +1,8 @@
 """Constraints of an optimization: functions of an orbit that are to be equal to, at least or at most a number."""
 
+import numbers
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax.core
@@ -81,7 +82,10 @@ class Constraint(eqx.Module):
     def _rows(self, orbit: Orbit, params: Params, limit: Array | None, sign: int) -> Array:
         if limit is None:
             return jnp.zeros(0, orbit.x.dtype)
-        value = jnp.ravel(self.function(cast(PeriodicOrbit, orbit), params))
+        value = self.function(cast(PeriodicOrbit, orbit), params)
+        if not eqx.is_array_like(value):
+            raise ValueError(f"Constraint {self.name!r}: the function must return a number or an array, not {value!r}.")
+        value = jnp.ravel(value)
         return sign * (value - jnp.broadcast_to(limit.astype(value.dtype), value.shape))
 
     def limits(self, counts: tuple[int, int]) -> tuple[list[Limit], list[Limit]]:
@@ -121,10 +125,11 @@ def all_constraints(given: Constraint | Sequence) -> tuple[Constraint, ...]:
     return constraints
 
 
-def check_number(shape: tuple[int, ...]) -> None:
-    """`ValueError` unless this is the shape of a number, of an objective."""
-    if shape != ():
-        raise ValueError(f"optimize: the objective must return a number, not an array of shape {shape}.")
+def check_number(value: Any) -> None:
+    """`ValueError` unless this is a number, or the type of one, of an objective."""
+    if not isinstance(value, numbers.Real) and getattr(value, "shape", None) != ():
+        found = f"an array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
+        raise ValueError(f"optimize: the objective must return a number, not {found}.")
 
 
 def is_concrete(value) -> bool:

@@ -166,7 +166,7 @@ def _prepare(orbit, objective, where, constraints, bounds, method, starts, shoot
             "method=hj.objectives.InteriorPoint(second_order=False)."
         )
     unknowns = unknowns_of(where, orbit.params, bounds, orbit.x.dtype)
-    check_number(eqx.filter_eval_shape(objective, orbit, orbit.params).shape)
+    check_number(eqx.filter_eval_shape(objective, orbit, orbit.params))
     count = lambda rows: eqx.filter_eval_shape(rows, orbit, orbit.params).size
     rows = tuple((count(each.equalities), count(each.inequalities)) for each in constraints)
     gait = OrbitProgram(

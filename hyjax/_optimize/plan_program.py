@@ -296,7 +296,7 @@ def plan_program(
             asked.point = None
         return value
 
-    check_number(eqx.filter_eval_shape(ask, x[0], x[-1], plan.duration, params).shape)
+    check_number(eqx.filter_eval_shape(ask, x[0], x[-1], plan.duration, params))
     program = PlanProgram(
         objective, constraints, held, params, unknowns, _unit_scales(plan, held, len(rates)),
         jnp.zeros((held.intervals, 0), x.dtype), tuple(rates), tuple(counts), tuple(along),
