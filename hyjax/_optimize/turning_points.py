@@ -14,6 +14,7 @@ rate only touches zero, and the time would have no derivative, the function has 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
@@ -43,12 +44,17 @@ NEAR = 1e-5
 
 def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: Orbit) -> dict[str, Rate]:
     """The function of each mode of an orbit that has one. `ValueError`, for `hj.objectives.<name>`, for unknown modes."""
-    for function in given.values() if isinstance(given, Mapping) else [given]:
-        require_function(function, "t, x, params", f"{name}: the argument")
     if not isinstance(given, Mapping):
-        return dict.fromkeys(orbit.mode_names, given)
+        given = dict.fromkeys(orbit.mode_names, given)
     if unknown := [mode for mode in given if mode not in orbit.system.modes]:
         raise ValueError(f"{name}: {unknown} are not modes of the system, which has {list(orbit.system.modes)}.")
+    for mode, function in given.items():
+        require_function(function, "t, x, params", f"{name}: the argument")
+        if isinstance(orbit, PeriodicOrbit):
+            at = jax.ShapeDtypeStruct((orbit.system.mode(mode).dimension,), orbit.x.dtype)
+            out = eqx.filter_eval_shape(function, jnp.zeros((), at.dtype), at, orbit.params)
+            if jnp.shape(out):
+                raise ValueError(f"{name}: the argument must return a number, not an array of shape {jnp.shape(out)}.")
     return {mode: given[mode] for mode in dict.fromkeys(orbit.mode_names) if mode in given}
 
 

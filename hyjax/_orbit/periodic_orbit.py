@@ -12,7 +12,7 @@ from .._flow.check import as_numbers, check
 from .._flow.integrator import Integrator
 from .._results.failure import raise_failure
 from .._system.section import Stroboscope
-from .._system.types import Params, require_function, require_kind, State
+from .._system.types import as_array, Params, require_function, require_kind, State
 from .level import Level, on_level, Quantity
 from .one_orbit import run_one_orbit
 from .orbit import LastIterate, PeriodicOrbit
@@ -127,12 +127,9 @@ def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> 
         raise ValueError(
             "periodic_orbit: conserved= needs a map of a sequence or a Section: a forced system conserves nothing."
         )
-    here: Any = quantity(jnp.zeros((), guess.dtype), guess[0] if guess.ndim == 2 else guess, params)
-    if jnp.shape(here):
-        raise ValueError(
-            f"periodic_orbit: conserved must return a number, and returns an array of shape {jnp.shape(here)}."
-        )
-    (value,) = given or (here,)
+    x = guess[0] if guess.ndim == 2 else guess
+    here = as_array(quantity(jnp.zeros((), x.dtype), x, params), (), x.dtype, "periodic_orbit: conserved")
+    value = given[0] if given else here
     system, section = on_level(step.system, step.sequence, step.section, parts[0])
     level = Level(params, jnp.asarray(value, guess.dtype))
     return dataclasses.replace(step, system=system, section=section), level

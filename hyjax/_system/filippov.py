@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from .per_mode import number, PerMode
 from .results import choose, RESULTS
 from .system import Guard, HybridSystem, Mode, Reset, Transition, unchanged, VectorField
-from .types import Flag, Matrix, Params, require_function, require_kind, Scalar, State, Time
+from .types import as_array, Flag, Matrix, Params, require_function, require_kind, Scalar, State, Time
 
 # For each surface on which side of it a flow is: 1 or -1, or 0 on the surface.
 Signs = tuple[int, ...]
@@ -144,7 +144,9 @@ class Flows(eqx.Module):
             return jnp.asarray(self.sides[side](*inputs), x.dtype)
 
         fields = jnp.stack([along(side) for side in itertools.product((-1, 1), repeat=count)])
-        heights = lambda t, x: jnp.stack([jnp.asarray(h(t, x, params), x.dtype) for h in self.surfaces])
+        heights = lambda t, x: jnp.stack(
+            [as_array(h(t, x, params), (), x.dtype, "filippov: surface") for h in self.surfaces]
+        )
         rate = lambda field: jax.jvp(heights, (t, x), (jnp.ones_like(t), field))[1]
         shape = (2,) * count
         return heights(t, x), fields.reshape(*shape, -1), jax.vmap(rate, out_axes=1)(fields).reshape(count, *shape)

@@ -3,6 +3,7 @@
 import inspect
 from typing import Any, TypeAlias
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 Time: TypeAlias = Float[Array, ""]
@@ -37,3 +38,16 @@ def require_function(given: Any, arguments: str, what: str) -> None:
         raise ValueError(
             f"{what} must be a function of ({arguments}); {name}{signature} takes other arguments."
         ) from None
+
+
+def as_array(value: Any, shape: tuple[int, ...], dtype, what: str, remedy: str = "") -> Array:
+    """What a function returned, as an array; `ValueError` unless it has this shape, and is real. The message says `what` returned
+    it, and a remedy."""
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must return an array of shape {shape}, not {value!r}.{remedy}") from None
+    if array.shape != shape or jnp.iscomplexobj(array):
+        kind = f"{array.dtype.name} of " * jnp.iscomplexobj(array)
+        raise ValueError(f"{what} must return an array of shape {shape}, not {kind}{array.shape}.{remedy}")
+    return array.astype(dtype)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.programs import evaluate_alike
-from .._system.types import Params, require_function, Scalar, Time
+from .._system.types import as_array, Params, require_function, Scalar, Time
 from .mechanism import Positions, Velocities
 
 # A tangential velocity, or two of a contact in space that never slips.
@@ -140,7 +140,8 @@ def coefficient(contact: Contact, name: str, params: Params, like: Float[Array, 
     """A coefficient as an array, with the dtype of `like`: 0 where it is not given; NaN where a function, or an array, is outside
     its range, and where kinetic friction is above static friction, so that it would reverse a slip."""
     value = getattr(contact, name)
-    number = jnp.asarray(value(params) if callable(value) else 0.0 if value is None else value, like.dtype)
+    given = value(params) if callable(value) else 0.0 if value is None else value
+    number = as_array(given, (), like.dtype, f"Contact: {name}")
     # Numbers are checked when a contact is made; a negative `settle` is as zero.
     if name == "settle" or (name != "kinetic" and not isinstance(value, Array) and not callable(value)):
         return number
@@ -155,12 +156,7 @@ def coefficient(contact: Contact, name: str, params: Params, like: Float[Array, 
 
 def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:
     """The gap; `ValueError` unless it is a scalar."""
-    value = jnp.asarray(contact.gap(t, q, params), q.dtype)
-    if value.shape != ():
-        raise ValueError(
-            f"Contact: gap must return one number, of shape (), not {value.shape}; write a Contact for each gap."
-        )
-    return value
+    return as_array(contact.gap(t, q, params), (), q.dtype, "Contact: gap", " Write a Contact for each gap.")
 
 
 def tangents(contact: Contact) -> tuple[Slip, ...]:
@@ -170,13 +166,8 @@ def tangents(contact: Contact) -> tuple[Slip, ...]:
 
 def slip(function: Slip, t: Time, q: Positions, v: Velocities, params: Params) -> Scalar:
     """A tangential velocity; `ValueError` unless it is a scalar."""
-    value = jnp.asarray(function(t, q, v, params), q.dtype)
-    if value.shape != ():
-        raise ValueError(
-            f"Contact: slip must return one number, of shape (), not {value.shape}. For two tangents of a contact that never "
-            "slips give two functions, slip=(forward, sideways)."
-        )
-    return value
+    remedy = " For two tangents of a contact that never slips give two functions, slip=(forward, sideways)."
+    return as_array(function(t, q, v, params), (), q.dtype, "Contact: slip", remedy)
 
 
 def velocity_rows(

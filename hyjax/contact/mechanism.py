@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.elimination import solve_positive
 from .._system.results import nan_unless
-from .._system.types import Flag, Matrix, Params, require_function, Time
+from .._system.types import as_array, Flag, Matrix, Params, require_function, Time
 
 Positions = Float[Array, " m"]
 Velocities = Float[Array, " m"]
@@ -118,7 +118,7 @@ class Mechanism(eqx.Module):
         def forces(t, theta, rate, params):
             q, pull = along(theta, params)
             v = jax.jvp(lambda theta: embedding(theta, params), (theta,), (rate,))[1]
-            return pull(jnp.asarray(self.forces(t, q, v, params), q.dtype))
+            return pull(as_array(self.forces(t, q, v, params), q.shape, q.dtype, "Mechanism: forces"))
 
         def coriolis(theta, rate, params):
             moving = lambda theta: jax.jvp(lambda theta: embedding(theta, params), (theta,), (rate,))
@@ -150,14 +150,15 @@ def lagrangian(
     [0.0, -9.81]
     """
     require_function(function, "q, v, params", "lagrangian: the first argument")
+    value = lambda q, v, params: as_array(function(q, v, params), (), q.dtype, "lagrangian: the first argument")
 
     def mass(q, params):
-        return jax.hessian(lambda v: function(q, v, params))(jnp.zeros_like(q))
+        return jax.hessian(lambda v: value(q, v, params))(jnp.zeros_like(q))
 
     def coriolis(q, v, params):
-        momentum = lambda q: jax.grad(function, argnums=1)(q, v, params)
+        momentum = lambda q: jax.grad(value, argnums=1)(q, v, params)
         _, momentum_drift = jax.jvp(momentum, (q,), (v,))
-        return momentum_drift - jax.grad(function)(q, v, params)
+        return momentum_drift - jax.grad(value)(q, v, params)
 
     return Mechanism(mass, forces, coriolis)
 
@@ -171,12 +172,7 @@ def inertia(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
 
 def given_mass(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
     """The mass matrix as it is given; `ValueError` for a wrong shape."""
-    mass = jnp.asarray(mechanism.mass(q, params), q.dtype)
-    if mass.shape != (q.size, q.size):
-        raise ValueError(
-            f"Mechanism: mass must have shape {(q.size, q.size)} for {q.size} coordinates, not {mass.shape}."
-        )
-    return mass
+    return as_array(mechanism.mass(q, params), (q.size, q.size), q.dtype, "Mechanism: mass")
 
 
 def is_symmetric(matrix: Matrix) -> Flag:
@@ -192,16 +188,14 @@ def diagonal(matrix: Matrix) -> Float[Array, " m"]:
 
 def load(mechanism: Mechanism, t: Time, q: Positions, v: Velocities, params: Params) -> Forces:
     r"""The generalized force on free bodies. $Q - c = M\dot v$."""
-    force = jnp.asarray(mechanism.forces(t, q, v, params), q.dtype)
-    if force.shape != q.shape:
-        raise ValueError(f"Mechanism: forces must have shape {q.shape}, one per coordinate, not {force.shape}.")
+    force = as_array(mechanism.forces(t, q, v, params), q.shape, q.dtype, "Mechanism: forces")
     return force - bias(mechanism, q, v, params)
 
 
 def bias(mechanism: Mechanism, q: Positions, v: Velocities, params: Params) -> Forces:
     r"""The Coriolis terms $c(q, v)$, those given or those of `mass`."""
     if mechanism.coriolis is not None:
-        return mechanism.coriolis(q, v, params)
+        return as_array(mechanism.coriolis(q, v, params), q.shape, q.dtype, "Mechanism: coriolis")
     _, momentum_drift = jax.jvp(lambda q: inertia(mechanism, q, params) @ v, (q,), (v,))
     return momentum_drift - jax.grad(lambda q: v @ inertia(mechanism, q, params) @ v / 2)(q)
 

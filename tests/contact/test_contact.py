@@ -613,10 +613,10 @@ def test_coefficients_may_be_numbers_of_numpy():
 
 
 WRONG_SHAPES = [
-    (UNIT, Contact(lambda t, q, p: q), "U", "write a Contact for each"),
+    (UNIT, Contact(lambda t, q, p: q), "U", "Write a Contact for each"),
     (UNIT, Contact(GAP, lambda t, q, v, p: v, static=1.0, kinetic=1.0), "S+", "two tangents"),
-    (Mechanism(lambda q, p: q), Contact(GAP), "U", "mass must have shape"),
-    (Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.zeros(3)), Contact(GAP), "U", "one per coordinate"),
+    (Mechanism(lambda q, p: q), Contact(GAP), "U", "mass must return an array of shape"),
+    (Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.zeros(3)), Contact(GAP), "U", "forces must return an array of shape"),
 ]
 
 

@@ -125,6 +125,6 @@ def test_two_tangents_are_two_functions():
     both = Contact(lambda t, q, p: q[2], lambda t, q, v, p: v[:2], static=math.inf)
     with pytest.raises(
         ValueError,
-        match=r"slip must return one number, of shape \(\), not \(2,\)\. For two .* slip=\(forward, sideways\)",
+        match=r"slip must return an array of shape \(\), not \(2,\)\. For two .* slip=\(forward, sideways\)",
     ):
         impact(hj.contact.Mechanism(lambda q, p: jnp.eye(3)), jnp.zeros(3), jnp.ones(3), None, both)

@@ -379,6 +379,41 @@ def test_a_function_of_other_arguments(name):
     call(lambda *given: 0.0)
 
 
+def run_contact(mechanism, **given):
+    touch = hj.contact.Contact(**{"gap": GAP} | given)
+    return hj.simulate(
+        hj.contact.contact_system(mechanism, touch, ("y",)), jnp.array([1.0, 0.0]), None, mode="U", t1=0.1
+    )
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: hj.simulate(
+            hj.filippov({1: FIELD, -1: BELOW}, lambda t, x, p: x, ("y", "v")), jnp.ones(2), None, mode="+", t1=1.0
+        ), r"filippov: surface must return an array of shape \(\), not \(2,\)"),
+        (lambda: hj.simulate(
+            hj.HybridSystem({"free": hj.Mode(lambda t, x, p: "slope", ("y", "v"))}, ()), jnp.ones(2), None, mode="free", t1=1.0
+        ), "vector_field of mode 'free' must return an array, not 'slope'"),
+        (lambda: run_contact(PENDULUM, restitution=lambda p: jnp.ones(2)), r"restitution must return .*, not \(2,\)"),
+        (lambda: run_contact(hj.contact.Mechanism(MASS, coriolis=lambda q, v, p: 0.0)), r"coriolis must return .*\(\)"),
+        (lambda: run_contact(
+            hj.contact.Mechanism(MASS, lambda t, q, v, p: q.astype(complex))
+        ), r"forces must return an array of shape \(1,\), not complex128 of \(1,\)"),
+        (lambda: run_contact(hj.contact.lagrangian(lambda q, v, p: v * v)), r"lagrangian: .* must return .*\(1,\)"),
+    ],
+)  # fmt: skip
+def test_what_a_function_returns(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_domain_may_be_a_number_of_python():
+    free = hj.Mode(lambda t, x, p: x, ("y",), lambda t, x, p: 1.0)
+    run = hj.simulate(hj.HybridSystem({"free": free}, ()), jnp.ones(1), None, mode="free", t1=1.0)
+    assert abs(float(run.final[0]) - float(jnp.e)) < 1e-13
+
+
 def test_of_an_orbit_a_function_of_other_arguments():
     params = rimless_wheel.Params()
     orbit = hj.periodic_orbit(rimless_wheel.step, rimless_wheel.guess(params), params)
@@ -398,6 +433,14 @@ def test_of_an_orbit_a_function_of_other_arguments():
     for call, message in calls:
         with pytest.raises(ValueError, match=f"{message}.* takes other arguments"):
             call(lambda: 0.0)
+    for value, text in ((jnp.ones(3), r"an array of shape \(3,\)"), (None, "None")):
+        with pytest.raises(ValueError, match=f"the objective must return a number, not {text}"):
+            hj.optimize(orbit, lambda orbit, params, value=value: value, where=SLOPE)
+    with pytest.raises(ValueError, match=r"integral: the argument must return a number, not an array of shape \(2,\)"):
+        hj.objectives.integral(lambda t, x, p: x)(orbit, params)
+    with pytest.raises(ValueError, match=r"the function must return a number or an array, not \[1.0\]"):
+        limit = hj.Constraint(lambda orbit, params: [1.0], at_most=2.0)
+        hj.optimize(orbit, hj.objectives.period, where=SLOPE, constraints=limit)
 
 
 def test_of_an_orbit_the_argument_of_another_type():
