@@ -102,7 +102,7 @@ def test_bad_quantities(unchecked):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=2.0)
     with pytest.raises(ValueError, match="of several quantities one"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=(energy, energy))
-    with pytest.raises(ValueError, match=r"returns an array of shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"must return an array of shape \(\), not \(2,\)"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=lambda t, x, p: x)
     with pytest.raises(ValueError, match="forced system conserves nothing"):
         forced = hj.ReturnMap(ball.system, section=hj.Stroboscope("flight", 1.0))
