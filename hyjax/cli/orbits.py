@@ -99,10 +99,21 @@ def require_orbits(
 
 
 def tell_search(model: ModuleType, params, sequence: tuple[str, ...], start, starts: int) -> None:
-    """Say on stderr what a search around a given state does, and whether the map from the state itself returns."""
+    """Say on stderr what a search around a given state does, and whether the map from the state itself returns. `Misuse` for a
+    walker that has fallen there."""
+    import jax.numpy as jnp
+
     from .._orbit.return_map import ReturnMap
     from .._system.results import described_code, RESULTS
 
+    domain = model.system.mode(sequence[0]).domain
+    height = jnp.zeros(0) if domain is None else domain(jnp.zeros((), start.dtype), start, params)
+    # Maps do not look at domains. Those of sets of contacts are not numbers, and are zero at their limits.
+    if jnp.ndim(height) == 0 and height < 0:
+        raise Misuse(
+            f"--start: the robot has fallen there: its centre of mass is {-float(height):.3g} below the ground on which it "
+            "stands. Angles are in rad, or write 10deg; give a state in which it stands."
+        )
     result = ReturnMap(model.system, sequence=sequence)(start, params, throw=False).result
     returns = "returns" if result == RESULTS.successful else f"does not return ({described_code(result).rstrip('.')})"
     said = f"the motion from --start {returns}; searching for periodic orbits from {starts} states around it"

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 pytest.importorskip("mujoco")
-from hyjax._testing import load_robot, tell_search
+from hyjax._testing import load_robot, Misuse, tell_search
 
 LEG = '<inertial pos="0 0 -0.5" mass="1" diaginertia="1e-14 1e-14 1e-14"/><site name="foot_'
 COMPASS = f"""<mujoco><compiler angle="radian"/><option gravity="0 0 -1"/><worldbody>
@@ -80,6 +80,15 @@ def test_what_a_search_around_a_state_does(robot, capsys, rates, says):
     tell_search(model, model.Params(), model.sequence, jnp.array([0.2, -0.3, *rates]), 16)
     said = capsys.readouterr().err
     assert f"the motion from --start {says}" in said and "periodic orbits from 16 states around it" in said
+
+
+def test_a_search_around_a_robot_that_has_fallen(robot):
+    """Under the ground motions return too, as maps do not look at domains: it is said at once, and nothing is compiled."""
+    model = load_robot(robot, ["foot_l", "foot_r"])
+    with pytest.raises(
+        Misuse, match=r"--start: the robot has fallen there: its centre of mass is 0.\d+ below the ground"
+    ):
+        tell_search(model, model.Params(), model.sequence, jnp.array([2.5, 2.4, 0.0, 0.0]), 16)
 
 
 def test_sets_of_contacts_are_modes(robot):
