@@ -61,11 +61,18 @@ def _add_up(points: list[SpecialPoint], change: set[int]) -> bool:
     # At a branch point that is an extremum of the parameter the multiplier 1 turns back.
     crosses = lambda point: range(1 - len(point.kernel), len(point.kernel))
     passes = lambda point: range(-len(point.kernel), len(point.kernel) + 1, 2)
+    pairs = lambda point: range(-2 * _pairs_at(point), 2 * _pairs_at(point) + 1, 4)
     steps = [
-        crosses(point) if point.kind == CROSSING else (-2, 2) if point.kind == PAIR else passes(point)
+        crosses(point) if point.kind == CROSSING else pairs(point) if point.kind == PAIR else passes(point)
         for point in points
     ]
     return bool(change & {sum(each) for each in itertools.product(*steps)})
+
+
+def _pairs_at(point: SpecialPoint) -> int:
+    """The number of pairs of multipliers that cross the unit circle at a point, several by symmetry."""
+    values = np.asarray(point.orbit.multipliers)
+    return max(1, int(np.sum((values.imag > 0) & (np.abs(np.abs(values) - 1) < ON_CIRCLE))))
 
 
 def expected(curve: Followed, places: list[Place], k: int) -> tuple[tuple[list[str], int], bool]:
@@ -81,6 +88,10 @@ def expected(curve: Followed, places: list[Place], k: int) -> tuple[tuple[list[s
         # Two multipliers may pass 1 at one point in opposite directions.
         both = not _turns(places, k, FLIP) and bool(located(curve, a, b, ([CROSSING], 2)).points)
         return (([CROSSING], 2), True) if both else ((kinds, rank), False)
+    if kinds == [PAIR] and not simple and min(map(abs, _change(a, b)), default=0) > 2:
+        # Two pairs may cross the circle at one point.
+        within = [point for _, point in located(curve, a, b, ([PAIR], rank)).points]
+        return (kinds, rank), bool(within) and _add_up(within, _change(a, b))
     if (flips := _rank(a, b, -1.0)) > 1 and kinds in ([], [PAIR]) and located(curve, a, b, ([FLIP], flips)).points:
         return ([FLIP], flips), True
     # So may two pass -1.

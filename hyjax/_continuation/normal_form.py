@@ -467,7 +467,9 @@ def with_others(kind: str, spectrum: np.ndarray, rank: int = 1) -> str:
     names = [name(mu) for mu in others]
     if not names and (rank == 1 or kind != "fold"):
         return kind
-    if rank > 1 or len({*names}) > 1 or len(names) != 1 + ("neimark-sacker" in names):
+    # A pair twice has further resonant terms.
+    again = not double and np.min(np.abs(others - critical[0]), initial=1) < TOGETHER
+    if rank > 1 or again or len({*names}) > 1 or len(names) != 1 + ("neimark-sacker" in names):
         listed = ", ".join(_number(complex(mu)) for mu in (*critical, *others))
         raise ValueError(f"normal_form: the multipliers {listed} are on the unit circle: there is no form of so many.")
     met = sorted({*names, name(critical[0])}, key=["fold", "flip", "neimark-sacker"].index)

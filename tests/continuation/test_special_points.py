@@ -152,6 +152,37 @@ def test_neimark_sacker_near_a_neutral_saddle():
         check(around, ("neimark-sacker", c - 1e-2), ("neimark-sacker", c + 1e-2))
 
 
+# Both z -> e^(i angle) z (1 + s - |z|^2 - 0.3 |w|^2), and so for the other; |z|^2 is twice that of an eigenvector of length 1.
+def of_two_pairs(x, p):
+    square = jnp.sum(x.reshape(2, 2) ** 2, axis=1)
+    grown = (1 + p["s"] - square - 0.3 * square[::-1])[:, None] * x.reshape(2, 2)
+    cos, sin = jnp.cos(p["angles"]), jnp.sin(p["angles"])
+    turned = jnp.stack([cos * grown[:, 0] - sin * grown[:, 1], sin * grown[:, 0] + cos * grown[:, 1]], axis=1)
+    return turned.ravel()
+
+
+TWO_PAIRS = mapping(of_two_pairs, 4)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("other", [1.0, 2.0])
+def test_two_pairs_cross_the_circle_at_one_point(other):
+    """The test function, a product over pairs of multipliers, keeps its sign."""
+    params = {"angles": jnp.array([1.0, other]), "s": jnp.array(-0.2)}
+    orbit = hj.periodic_orbit(hj.ReturnMap(TWO_PAIRS, sequence=("run",), integrator=ROLLED), jnp.zeros(5), params)
+    branch = hj.continuation(orbit, where=lambda p: p["s"], stop=0.33)
+    check(branch, ("neimark-sacker", 0))
+    (point,) = branch.special_points
+    if other == 1:
+        with pytest.raises(ValueError, match="are on the unit circle: there is no form of so many"):
+            _ = point.normal_form
+        return
+    form = point.normal_form
+    assert form.kind == "double-neimark-sacker"
+    found = sorted(np.real(list(form.coefficients.values())))
+    assert_allclose(found, [-2, -2, -0.6, -0.6], rtol=1e-12)
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize("kind", ["branch-point", "period-doubling", "fold"])
 def test_points_at_a_neutral_saddle(kind):

@@ -49,6 +49,28 @@ def test_an_edge_of_two_strides():
     assert str(lost.result) == "orbit_not_converged" and np.all(np.isnan(lost.x))
 
 
+# At the edge x = 0 of two wells y follows the logistic map of the rate p; at the wells it goes to 1 / 2.
+LOGISTIC_EDGE = mapping(
+    lambda x, p: jnp.stack([x[0] + x[0] * (1 - x[0] ** 2) / 2, (2 + (p - 2) * (1 - x[0] ** 2)) * x[1] * (1 - x[1])]), 2
+)
+
+
+@pytest.mark.medium
+def test_an_edge_that_is_a_cycle_or_chaotic():
+    step = hj.ReturnMap(LOGISTIC_EDGE, sequence=("run",), integrator=ROLLED)
+
+    def edge(rate):
+        right = hj.periodic_orbit(step, jnp.array([1.0, 0.5, 0.0]), jnp.array(rate))
+        left = jnp.array([-0.9, 0.45, 0.0])
+        return hj.edge_state(step, jnp.array(rate), between=(right, left), throw=False)
+
+    cycle = edge(3.4)
+    assert_allclose(np.sort(cycle.nodes[:, 1]), (4.4 + np.array([-1, 1]) * np.sqrt(0.4 * 4.4)) / 6.8, rtol=1e-12)
+    assert_allclose(cycle.multipliers.real, [2.25, 4 + 2 * 3.4 - 3.4**2, 0], atol=1e-12)
+    # Of eight strides, and chaotic.
+    assert [str(edge(rate).result) for rate in (3.55, 3.9)] == ["orbit_not_converged"] * 2
+
+
 @pytest.mark.slow
 def test_the_walkers_short_gait_is_between_its_long_gait_and_a_fall():
     """In quadruple precision, by a solver of its own."""
