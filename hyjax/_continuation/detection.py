@@ -72,7 +72,7 @@ def _add_up(points: list[SpecialPoint], change: set[int]) -> bool:
 def _pairs_at(point: SpecialPoint) -> int:
     """The number of pairs of multipliers that cross the unit circle at a point, several by symmetry."""
     values = np.asarray(point.orbit.multipliers)
-    return max(1, int(np.sum((values.imag > 0) & (np.abs(np.abs(values) - 1) < ON_CIRCLE))))
+    return max(1, int(np.sum((np.imag(values) > 0) & (np.abs(np.abs(values) - 1) < ON_CIRCLE))))
 
 
 def expected(curve: Followed, places: list[Place], k: int) -> tuple[tuple[list[str], int], bool]:

@@ -23,7 +23,7 @@ from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
 from .._results.working import warn
 from .._system.per_mode import kind_of, numbers_of
-from .._system.results import choose, code_of_state, nan_unless, RESULTS
+from .._system.results import choose, code_of, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
@@ -478,7 +478,7 @@ def mode_of_state(
     the same coordinates whose domain does; `outside_domain` where there is none, or several. On a limit of a domain, within the
     solver's tolerance, the state is held where the mode's flow does not leave there."""
     if system.mode(name).domain is None:
-        return jnp.array(system.number(name)), RESULTS.successful
+        return jnp.array(system.number(name)), code_of(0)
     t, x, params = without_tangents((t, x, params))
     (rtol, atol), coordinates, named = tolerances, system.mode(name).coordinates, {}
     for each in (name, *system.names):

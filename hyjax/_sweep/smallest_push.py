@@ -442,7 +442,7 @@ def _swept(least: SmallestPush, phases: Any, where: Where | None, values: Any) -
         pushes, new = list(pushes), []
         for k in np.argsort(np.abs(at - pushes[0][0]), kind="stable"):
             phase, u, arc = min(pushes, key=lambda each: abs(each[0] - at[k]))
-            instant = (phase if phases is None else at[k]) * float(orbit.period)
+            instant = float(phase if phases is None else at[k]) * float(orbit.period)
             here = arcs[arc] if phases is None else _arc_at(arcs, instant)
             start = np.append(u, _clipped(instant, here))
             solved = _least([((None, start), here)], border, phases is None)
