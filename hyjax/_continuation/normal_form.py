@@ -454,11 +454,10 @@ def _without(spectrum: np.ndarray, critical: np.ndarray) -> np.ndarray:
 
 def with_others(kind: str, spectrum: np.ndarray, rank: int = 1) -> str:
     """The kind of normal form at a point of a branch: of codimension two where other multipliers lie on the unit circle too,
-    which a center manifold of those of the `kind` alone leaves out. `ValueError` where there is none of so many."""
+    which a center manifold of those of the `kind` alone leaves out. `ValueError` for too many, or one twice."""
     if not FORMS[kind].parameters:
         return kind
-    critical = critical_multipliers(kind, spectrum, rank)
-    rest = _without(spectrum, critical)
+    rest = _without(spectrum, critical := critical_multipliers(kind, spectrum, rank))
     # An error moves a double multiplier by its root.
     double = kind != "neimark-sacker" and rank == 1
     margin = np.where(double & (np.abs(rest - critical[0]) < TOGETHER), TOGETHER, CRITICAL)
@@ -467,7 +466,6 @@ def with_others(kind: str, spectrum: np.ndarray, rank: int = 1) -> str:
     names = [name(mu) for mu in others]
     if not names and (rank == 1 or kind != "fold"):
         return kind
-    # A pair twice has further resonant terms.
     again = not double and np.min(np.abs(others - critical[0]), initial=1) < TOGETHER
     if rank > 1 or again or len({*names}) > 1 or len(names) != 1 + ("neimark-sacker" in names):
         listed = ", ".join(_number(complex(mu)) for mu in (*critical, *others))
