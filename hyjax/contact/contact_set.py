@@ -364,7 +364,9 @@ class ContactSet(eqx.Module):
         least = jnp.maximum(jnp.where(strikes, closing / 2, jnp.inf), float(tolerance**1.8) * largest)
         apart = (roles == OPEN) | (after[rows] >= -jnp.minimum(tolerance * largest, least))
         met = ~self.acting(codes, opens) | (jnp.abs(after + gained) <= 16 * tolerance * largest)
-        fits &= jnp.all(pushes & apart) & jnp.all(met)
+        # The friction of both phases is within the cone of the whole impulse.
+        beyond = self.room(impulse, params) < -tolerance * jnp.max(jnp.abs(impulse), initial=0)
+        fits &= jnp.all(pushes & apart) & jnp.all(met) & ~jnp.any(beyond & (self.slips & ~settled)[self.with_slip])
         result = choose(gains_nothing(projected, impulse), RESULTS.successful, RESULTS.gains_energy)
         result = choose(unique, choose(fits, result, RESULTS.nonfinite), RESULTS.not_unique)
         return impulse, codes, (bounces & ~poisson) | opens, result

@@ -142,7 +142,7 @@ def test_random_impacts_with_friction(random_impacts):
     v, rows = v[strikes], rows[strikes]
     given = jnp.asarray(v), (jnp.asarray(rows[:, :3]), jnp.asarray(rows[:, 3:]))
     # Of Newton's law every eighth has no solution, two, or one that adds energy; the least gain is 0.2 %.
-    for poisson, least, gains in ((False, 0.86, 65), (True, 0.99, 0)):
+    for poisson, least, gains in ((False, 0.86, 65), (True, 0.97, 0)):
         bodies = ContactSet(UNIT, tuple(flat(3, True, restitution=0.5, static=0.4, kinetic=0.3, poisson=poisson)), None)
 
         def impulses(v, rows, bodies=bodies):
@@ -155,6 +155,9 @@ def test_random_impacts_with_friction(random_impacts):
         ratio = np.sum(after**2, axis=1) / np.sum(v**2, axis=1)
         good, grows = np.asarray(why == "successful"), np.asarray(why == "gains_energy")
         assert np.mean(good) > least and np.sum(grows) == gains
+        # Friction of both phases within the cone of the whole impulse.
+        normal, friction = np.split(np.asarray(impulse)[good], 2, axis=1)
+        assert np.all(np.abs(friction) <= 0.4 * normal + 1e-7 * np.max(normal, axis=1, keepdims=True))
         # Rounding, of compliances with condition numbers up to 1e6.
         assert np.all(ratio[good] <= 1 + 1e-9) and np.all(ratio[grows] > 1)
 
