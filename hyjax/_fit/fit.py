@@ -95,7 +95,9 @@ def fit(
     - `shooting`: `hj.MultipleShooting()` has an unknown state at every event, so that long and chaotic records are fitted, and
       from distant guesses; the gaps close in the end.
     - `max_jumps`: from one event of the data to the next, and of `max_iterations` trials in a search, the largest number, static.
-      `integrator`: as in `simulate`; with a reverse-mode adjoint derivatives are taken in reverse mode, for many parameters.
+      `integrator`: as in `simulate`; with a reverse-mode adjoint derivatives are taken in reverse mode. It is not chosen by the
+      number of parameters, because its loops take all of `max_steps` and `max_jumps`: of 49 weights of a network and some 30
+      measurements an evaluation takes 2 ms in forward mode, 12 in reverse mode with 32 steps and 2 jumps.
       `throw`: raise a `SolveError` on failure.
 
     **Returns:** `Fitted`, also under `jit` and `vmap` over the numbers of `data`, `params` and `x0`, by which `values` are
@@ -180,7 +182,7 @@ def fit(
         found = _matched(solved, records, labels, guesses)
     for each in records:
         if is_traced(each.values):
-            code = code_of_times(each.values[:, 0], times[0])
+            code = code_of_times(jnp.asarray(each.values[:, 0]), times[0])
             found = dataclasses.replace(found, result=choose(code == RESULTS.successful, found.result, code))
     if not is_traced(found) and _ended(found):
         for words in misfit_words(found):

@@ -28,7 +28,6 @@ import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
@@ -298,33 +297,34 @@ class Evaluated(eqx.Module):
 
 
 def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
-    """Residuals, gaps and derivatives, by one pass through all links. **Arguments:** `reverse`: by reverse mode, static."""
+    """Residuals, gaps and derivatives, by one pass through all links, which the prior needs not; in `reverse` mode, static."""
     n, (records, s), (nodes, size) = free.theta.size, free.start.shape, free.nodes.shape[1:]
+    of_data, (mean, w) = dataclasses.replace(problem, prior=None), problem.prior or 2 * (free.theta[:0],)
 
     def shifted(v):
         # No link depends on the start of another record, or on another node: one shift serves a number of all starts, or nodes.
         start, node, theta = jnp.split(v, [s, s + size])
         moved = Free(free.theta + theta, free.start + start, free.nodes + node)
         chain = problem.chain(moved)
-        r = problem.residuals(moved, chain)
-        return (r, chain.gaps), (r, chain)
+        rows = of_data.residuals(moved, chain), chain.gaps
+        return rows, (rows[0], chain)
 
     none = jnp.zeros(s + size + n, free.theta.dtype)
     if reverse:
         (by, by_gaps), (r, chain) = jax.jacrev(shifted, has_aux=True)(none)
     else:
         _, (by, by_gaps), (r, chain) = with_columns(shifted, none)
-    (_, many, samples), quantities = problem.links.times.shape, problem.links.values.shape[-1]
+    (_, many, _), quantities = problem.links.times.shape, problem.links.values.shape[-1]
     of_links = lambda rows: jnp.reshape(rows, (records, many, -1, rows.shape[-1]))
-    counts = records * many * quantities * np.array([1, 1 + samples])
-    ends, between, others = jnp.split(jnp.column_stack([by, r]), counts)
+    ends, between = jnp.split(jnp.column_stack([by, r]), [records * many * quantities])
+    others = jnp.column_stack([-w[:, None] * jnp.eye(w.size, n, dtype=r.dtype), w * (mean - free.theta[: w.size])])
     gaps = jnp.reshape(jnp.column_stack([by_gaps, chain.gaps]), (records, -1, none.size + 1))
     gaps, closing = jnp.split(gaps, [nodes * size], axis=1)
     gaps = jnp.reshape(gaps, (records, nodes, size, none.size + 1))
     # Without the derivative by the next node.
     gaps = gaps.at[..., s : s + size].add(jnp.eye(size, dtype=gaps.dtype))
     links = jnp.concatenate([of_links(ends), of_links(between)], axis=2)
-    return Evaluated(r, ResidualRows(links, gaps, closing, others[:, s + size :]), chain)
+    return Evaluated(jnp.append(r, others[:, -1]), ResidualRows(links, gaps, closing, others), chain)
 
 
 class _FitSearch(NamedTuple):
