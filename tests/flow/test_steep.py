@@ -278,3 +278,13 @@ def test_guards_in_the_jump_of_a_relaxation_oscillator():
     # Within the jump both know the times to 1e-11.
     assert_allclose(np.diff(times), [0.0098094604064, 0.0020080842799], rtol=0, atol=1e-10)
     assert run(ROLLED, 1000.0).result == "max_steps_reached"
+
+
+@pytest.mark.medium
+def test_short_steps_at_kinks_in_time_are_not_steep():
+    """A record between whose samples the vector field interpolates: at each the steps are short, and the state hardly changes. The
+    derivative by a sample is the area under its hat, up to the end time, which is a sample."""
+    record, grid = jnp.array([0.3, -0.7, 1.1, 0.2, -0.9]), jnp.linspace(0.0, 2.0, 5)
+    shake = hj.Mode(lambda t, x, p: jnp.interp(t, grid, p)[None], ("v",))
+    end = lambda p: hj.simulate(hj.HybridSystem({"shake": shake}, ()), jnp.zeros(1), p, mode="shake", t1=2.0).x[0]
+    assert_allclose(jax.jacfwd(end)(record), [0.25, 0.5, 0.5, 0.5, 0.25], atol=1e-11)
