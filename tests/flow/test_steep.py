@@ -282,7 +282,7 @@ def test_guards_in_the_jump_of_a_relaxation_oscillator():
 
 @pytest.mark.medium
 def test_short_steps_at_kinks_in_time_are_not_steep():
-    """A record between whose samples the vector field interpolates: at each the steps are short, and the state hardly changes. The
+    """A record between whose samples the field interpolates: at each of them steps are short, and the state hardly changes. The
     derivative by a sample is the area under its hat, up to the end time, which is a sample."""
     record, grid = jnp.array([0.3, -0.7, 1.1, 0.2, -0.9]), jnp.linspace(0.0, 2.0, 5)
     shake = hj.Mode(lambda t, x, p: jnp.interp(t, grid, p)[None], ("v",))
