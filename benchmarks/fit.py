@@ -116,6 +116,8 @@ def compare(name, rounds):
     error = np.max(np.abs(values / exact - 1))
     print(f"\n{name}: a flow {one * 1e3:.3f} ms; a fit {whole * 1e3:.2f} ms, {int(count)} evaluations with Jacobians")
     print(f"  an iteration {whole / int(count) / one:.1f} flows; relative error of the estimate {error:.0e}")
+    eager = cpu_time(lambda: [fit(at, name) for _ in range(20)], rounds) / 20
+    print(f"  outside of jit, with the checks of its data, {eager * 1e3:.2f} ms")
     passes = jax.jit(lambda times: fit_of_map(times, name))
     known = cpu_time(lambda: [passes(at) for _ in range(20)], rounds) / 20
     off = np.max(np.abs(passes(at)[0] / exact - 1))

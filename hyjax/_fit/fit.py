@@ -1,7 +1,7 @@
 """Parameters of a hybrid system from recorded data, by least squares through events."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,8 @@ def fit(
     if len({each.names for each in records}) > 1:
         raise ValueError(f"fit: the records have different columns, {[each.names for each in records]}.")
     times = np.full(len(records), t0, dtype)
+    # A `zip` of lows and highs is read once.
+    bounds = list(bounds) if isinstance(bounds, Iterator) else bounds
     unknowns = unknowns_of(over, given[0], bounds, dtype, "fit")
     labels = [] if events else list(dict.fromkeys(each for own in records for each in own.labels if each is not None))
     kinds = np.stack([ways_of(label, system) for label in labels] or [np.zeros(max(len(system.ways), 1), bool)])
@@ -236,6 +238,8 @@ def _of_model(model, mode: str | None, t0: float | None, integrator) -> tuple[Hy
             raise ValueError("fit: a period may end in another mode. Give the system, and samples at those times.")
         t0 = float(model.section.phase) if t0 is None else t0
     t0 = 0.0 if t0 is None else t0
+    if not is_traced(t0) and not np.isfinite(t0):
+        raise ValueError(f"fit: t0={t0} must be a finite time.")
     return system, own, t0, for_modes(system, given if integrator is None else integrator)
 
 
@@ -260,6 +264,12 @@ def _start(
     if free and (not callable(function) or any(each.ndim != 1 for each in numbers)):
         raise ValueError(
             "fit: x0=(function, s) must be a function (s, params) -> x0, and its numbers, shape (numbers,)."
+        )
+    if wrong := [each for each in numbers if free and not is_traced(each) and not np.all(np.isfinite(each))]:
+        raise ValueError(f"fit: the guess {wrong[0]} of x0=(function, guess) is not finite. Give finite numbers.")
+    if len({each.shape for each in numbers}) > 1:
+        raise ValueError(
+            f"fit: the starts of the records have the shapes {[each.shape for each in numbers]}. Give equal ones."
         )
     for each, own in zip(numbers, params, strict=True):
         x = eqx.filter_eval_shape(function, each, own) if free else each
@@ -446,6 +456,8 @@ def _prior(prior: Bounds, unknowns) -> tuple | None:
         shape = jnp.shape(leaves[i])
         if pair is not None and not np.all(np.asarray(pair[1]) > 0):
             raise ValueError(f"fit: prior={pair} must be (mean, deviation) with a positive deviation.")
+        if pair is not None and not is_traced(pair[0]) and not np.all(np.isfinite(np.asarray(pair[0]))):
+            raise ValueError(f"fit: prior={pair} must be (mean, deviation) with a finite mean.")
         own = (leaves[i], jnp.inf) if pair is None else pair
         mean.append(jnp.ravel(jnp.broadcast_to(jnp.asarray(own[0], unknowns.scale.dtype), shape)))
         weight.append(jnp.ravel(jnp.broadcast_to(1 / jnp.asarray(own[1], unknowns.scale.dtype), shape)))

@@ -14,7 +14,7 @@ from jaxtyping import Array, PyTree
 
 from .._results.working import warn
 from .._system.every import Clock
-from .._system.system import HybridSystem
+from .._system.system import HybridSystem, Transition
 from .._system.types import Params, State, Time
 from .choices import is_key, jumps_of
 from .integrator import Integrators
@@ -135,6 +135,8 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
     that was right for arguments of the same shapes and dtypes is not looked at again.
     """
     mode = system.mode(name)
+    for i in system.leaving(name):
+        _check_clock(system.transitions[i], params, x.dtype)
     leaves, structure = jax.tree.flatten((system, t, params))
     kinds = (_kind(leaf) if eqx.is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
     right = name, x.shape, x.dtype, structure, tuple(kinds)
@@ -174,15 +176,24 @@ def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDty
         after = (system.mode(transition.target).dimension,)
         leap = transition.member(jnp.array(0)).reset
         shape(leap, f"The reset of {label}", after, None, jumps=_RESET_JUMPS)
-        if isinstance(transition.guard, Clock):
-            period, _ = transition.guard.times(params, x.dtype)
-            if _concrete(period) and not period > 0:
-                raise ValueError(f"every: period={period} of {label} must be positive.")
         if transition.armed is not None:
             every = bool(members) and _shape_of(transition.armed, t, x, params, "", "").shape == members
             shape(transition.armed, f"The function armed of {label}", members if every else (), bool)
     if right is not None:
         _remember(_right_modes, right, None)
+
+
+def _check_clock(transition: Transition, params: Params, dtype) -> None:
+    """`ValueError` for a clock's period that is not positive and finite, or a phase that is not finite: numbers of each call."""
+    clock = transition.guard
+    if not isinstance(clock, Clock) or not (callable(clock.period) or callable(clock.phase)):
+        return
+    period, phase = clock.times(params, dtype)
+    label = f"transition {transition.source!r} -> {transition.target!r}"
+    if _concrete(period) and not np.all((np.asarray(period) > 0) & np.isfinite(period)):
+        raise ValueError(f"every: period={period} of {label} must be positive and finite.")
+    if _concrete(phase) and not np.all(np.isfinite(phase)):
+        raise ValueError(f"every: phase={phase} of {label} must be finite.")
 
 
 def warn_of_kinks(system: HybridSystem, sequence: tuple[str, ...], t: Time, x: State, params: Params) -> None:

@@ -22,6 +22,7 @@ from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
 from .._results.working import warn
+from .._system.every import Clock
 from .._system.per_mode import kind_of, numbers_of
 from .._system.results import choose, code_of, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
@@ -339,9 +340,15 @@ def first_arc(automaton: Automaton, z0: Padded, mode0: Index, t0: Time, t1: Time
 
 
 def _admitted(automaton: Automaton, start: ArcStart, params: Params, integrator: Integrators) -> ArcStart:
-    """The start of a simulation, which ends with the code of its mode's domain where that refuses the state."""
+    """The start of a simulation, which ends with the code of its mode's domain where that refuses the state, and as `nonfinite`
+    where a clock has no period."""
     automaton, t, z, params = without_tangents((automaton, start.t, start.z, params))
     code = automaton.refusal(t, z, start.mode, params, integrator.tolerances(z.dtype))
+    for way in automaton.system.transitions:
+        if isinstance(way.guard, Clock):
+            period, phase = way.guard.times(params, z.dtype)
+            ticks = (period > 0) & jnp.isfinite(period) & jnp.isfinite(phase)
+            code = choose(ticks, code, RESULTS.nonfinite)
     refused = (code != RESULTS.successful) & ~start.done & jnp.all(jnp.isfinite(z))
     return dataclasses.replace(start, result=choose(refused, code, start.result), done=start.done | refused)
 

@@ -186,7 +186,7 @@ def starting_points(
     caller: str = "optimize",
 ) -> Float[Array, "starts n"]:
     """The starts, inside the bounds: the orbit's own parameters and others spread over the bounds; or those given, in units of
-    the parameters. `ValueError` for starts of another shape, or a spread over infinite bounds."""
+    the parameters. `ValueError` for starts of another shape, that are not finite, or spread over infinite bounds."""
     if isinstance(starts, int):
         if starts < 1:
             raise ValueError(f"{caller}: starts={starts} must be at least 1.")
@@ -207,6 +207,9 @@ def starting_points(
             raise ValueError(
                 f"{caller}: starts of shape {points.shape} must be a number, or have the shape (starts, {own.size})."
             )
+        if not is_traced(points) and not np.all(np.isfinite(points)):
+            wrong = int(np.argmin(np.all(np.isfinite(points), axis=1)))
+            raise ValueError(f"{caller}: starts[{wrong}] = {points[wrong]} is not finite. Give finite numbers.")
         points = points / unknowns.scale
     return jax.vmap(program.inside)(points)
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from numpy.testing import assert_allclose
 
 import hyjax as hj
@@ -32,6 +33,10 @@ def impacts(count, g=9.81, e=0.8):
 
 def fit_ball(data, **options):
     return hj.fit(ball.system, data, GUESS, **({"over": BOTH, "x0": DROPPED, "mode": "flight"} | options))
+
+
+def dropped_from(s, params):
+    return jnp.array([s[0], 0.0])
 
 
 def same(found, case, rtol=1e-11):
@@ -435,6 +440,38 @@ def test_bounds_and_starts():
 
 
 @pytest.mark.medium
+def test_bounds_that_are_read_once():
+    """At the bound 9.5 of gravity the least squares by restitution alone, which SciPy finds from the closed form."""
+    data, off = impacts(6) + 1e-3 * np.array([1, -2, 0.5, 1, -1, 2]), lambda e: impacts(6, 9.5, e[0])
+    exact = scipy.optimize.least_squares(lambda e: off(e) - data, [0.8], xtol=1e-15, ftol=1e-15, gtol=1e-15).x[0]
+    found = fit_ball(data, noise=1e-2, bounds=zip([9.0, 0.5], [9.5, 0.9], strict=True))
+    assert_allclose(found.values, [9.5, exact], rtol=1e-8)
+
+
+@pytest.mark.medium
+def test_a_second_record_is_fitted_as_the_first():
+    """What a program of a fit keeps depends on no value: arrays that are changed in place, other noise and other bounds give what
+    they give without programs, and bad values their error after good ones."""
+    data, start = np.array(impacts(5)), np.array([1.0, 0.0])
+    bits = lambda found: [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(eqx.filter(found, eqx.is_array))]
+    found = fit_ball(data, noise=1e-2, x0=start, bounds=[(9.0, 10.0), (0.5, 0.9)])
+    before = bits(found)
+    data[:], start[0] = impacts(5, 9.7, 0.79), 1.21
+    again = lambda: fit_ball(data, noise=np.linspace(1e-2, 2e-2, 5), x0=start, bounds=[(9.0, 12.0), (0.5, 0.85)])
+    other = again()
+    # The times are those of a height of 1 m, which fixes the ratio of the height and gravity.
+    assert_allclose(other.values, [9.7 * 1.21, 0.79], rtol=1e-9)
+    assert bits(found) == before
+    for value, message in ((np.nan, "not finite"), (9.0, "do not increase")):
+        kept, data[1] = data[1], value
+        with pytest.raises(ValueError, match=message):
+            again()
+        data[1] = kept
+    jax.clear_caches()
+    assert bits(again()) == bits(other)
+
+
+@pytest.mark.medium
 def test_bounds_with_free_states():
     """The same least squares as from the start alone; an estimate at its bound is constant, and the derivatives of the other are
     those of a fit with the first held there."""
@@ -680,6 +717,11 @@ def test_reverse_mode_and_single_precision():
         ({"time": [0.1, 0.2], "y": [1.0, 1.0], "y (m)": [1.0, 1.0]}, {}, "two columns have the name 'y'"),
         ([0.4, 1.1], {"max_iterations": 0}, "max_iterations=0"),
         ([], {}, "no rows"),
+        ([0.4, 1.1], {"prior": [(np.nan, 0.1), None], "noise": 1.0}, "with a finite mean"),
+        ([0.4, 1.1], {"starts": [[9.0, 0.7], [9.0, np.nan]]}, r"starts\[1\] = .* is not finite"),
+        ([0.4, 1.1], {"t0": np.nan}, "t0=nan must be a finite time"),
+        ([0.4, 1.1], {"x0": (lambda s, params: s, [1.0, np.nan])}, "the guess .* is not finite"),
+        ([[0.4, 1.1], [0.4, 1.1]], {"x0": [(dropped_from, [1.0]), (dropped_from, [1.0, 0.0])]}, "have the shapes"),
     ],
 )  # fmt: skip
 def test_misuse(data, options, message):

@@ -217,6 +217,26 @@ def test_what_else_is_refused():
         ran(feedback(lambda p: -p["period"]), jnp.zeros(3), 1.0)
 
 
+def test_a_period_is_a_number_of_each_call():
+    """A period that is none is refused after one that was right, and where it is traced has a code, as a phase that is none."""
+    system, x0 = feedback(of_parameter), jnp.array([1.0, 0.0, 0.3])
+    run = lambda period: ran(system, x0, 1.0, PARAMS | {"period": jnp.asarray(period)}, throw=False)
+    right = run(0.3)
+    assert right.result == "successful" and int(right.jumps) == 3
+    for period, message in (
+        (-0.3, "period=-0.3 of .* must be positive and finite"),
+        (0.0, "period=0"),
+        (-3.0, "period=-3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(period)
+    lanes = jax.vmap(run)(jnp.array([0.3, -0.3, 0.0, jnp.inf, jnp.nan, -3.0]))
+    assert np.all((lanes.result == "nonfinite") == np.array([False] + 5 * [True]))
+    assert_allclose(lanes.x[0], right.x, rtol=1e-14)
+    with pytest.raises(ValueError, match=r"phase=nan of .* must be finite"):
+        ran(feedback(phase=lambda p: jnp.log(-p["period"])), x0, 1.0)
+
+
 @pytest.mark.medium
 def test_the_longest_sampling_time():
     """A set point of 1 as a periodic orbit between ticks; along the branch in the period it loses its stability by a flip at
