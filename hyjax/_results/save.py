@@ -1,5 +1,5 @@
 """Results in files: `save`, `load`, what a file says about itself; and the file, a zip archive of NumPy arrays, `.npz`, and one
-JSON text that describes them.
+JSON text that describes them. Several of them by name are the groups of a zarr store.
 
 No pickle: nothing in a file is executed. The text holds a checksum of each array, and the archive one of the text.
 """
@@ -11,6 +11,7 @@ import io
 import json
 import os
 import platform
+import shutil
 import uuid
 import zipfile
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ from .._system.system import HybridSystem
 from .._system.types import Params
 from .encoding import Decoder, Encoder
 from .fingerprint import fingerprint, model_system, require_same_system, source_digest
-from .installed import version
+from .installed import load_xarray, needed, version
 from .labels import named_params
 from .registry import sweeps
 from .working import warn
@@ -33,28 +34,40 @@ from .working import warn
 FORMAT = "hyjax result"
 VERSION = 1
 _TEXT, _CHECKSUM = "result.json", "result.json.sha256"
+# In a group of a store, the file of its result.
+_ARCHIVE = "hyjax_result"
 
 
 def write_archive(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a file, complete or not at all: another file of that name is replaced at the end. `OSError` where this fails."""
-    parts = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
-    sums = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
-    text = json.dumps({"format": FORMAT, "version": VERSION} | about | {"checksums": sums}, indent=1).encode()
-    parts = {_TEXT: text, _CHECKSUM: hashlib.sha256(text).hexdigest().encode()} | parts
-    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+    unfinished = _unfinished_path(path)
     try:
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, part in parts.items():
-                archive.writestr(name, part)
+        _archive(unfinished, about, arrays)
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def read_text(path: Path) -> dict[str, Any]:
-    """The description in a file. `ValueError` for a file of another kind, of a newer format, or damaged."""
+def _unfinished_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
+
+
+def _archive(file: Path | io.BytesIO, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write the archive: the description, its checksum, and the arrays with theirs."""
+    parts = {f"{name}.npy": _npy(array) for name, array in arrays.items()}
+    sums = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+    text = json.dumps({"format": FORMAT, "version": VERSION} | about | {"checksums": sums}, indent=1).encode()
+    parts = {_TEXT: text, _CHECKSUM: hashlib.sha256(text).hexdigest().encode()} | parts
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+
+
+def read_text(path: Path, file: io.BytesIO | None = None) -> dict[str, Any]:
+    """The description in a file, or in the one within the group `path` of a store. `ValueError` for a file of another kind, of a
+    newer format, or damaged."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file or path) as archive:
             if _TEXT not in archive.namelist():
                 raise ValueError(f"{path}: this is not a result that hj.save wrote: it has no {_TEXT}.")
             text = _member(path, archive, _TEXT)
@@ -62,7 +75,7 @@ def read_text(path: Path) -> dict[str, Any]:
     except zipfile.BadZipFile:
         raise ValueError(
             f"{path}: this is not a result that hj.save wrote, or it is damaged: it is no zip archive. A dataset (.nc) is "
-            "read by xarray.load_dataset, the store of a sweep by hj.load."
+            "read by xarray.load_dataset, a store (.zarr) by hj.load."
         ) from None
     if hashlib.sha256(text).hexdigest().encode() != checksum:
         raise _damaged(path, _TEXT)
@@ -77,10 +90,10 @@ def read_text(path: Path) -> dict[str, Any]:
     return about
 
 
-def read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, about: dict[str, Any], file: io.BytesIO | None = None) -> dict[str, np.ndarray]:
     """The arrays of a file by name. `ValueError` for one that is missing, or differs from its checksum."""
     arrays = {}
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file or path) as archive:
         for name, checksum in about["checksums"].items():
             part = _member(path, archive, name)
             if hashlib.sha256(part).hexdigest() != checksum:
@@ -121,10 +134,13 @@ def save(path: str | Path, result: PyTree) -> None:
     is given them again.
 
     **Arguments:** `path`: with the suffix `.npz`; a file of that name is replaced. `result`: of one system. Its shapes and units
-    are stored as they are. **Returns:** nothing.
+    are stored as they are. Or `path` with the suffix `.zarr`, and `result` a dictionary, of one system or several: each part is a
+    group of a new store, which has that part to the last bit, and for other programs the dataset of its `to_xarray`, of a
+    branch with its special points, which are searched. **Returns:** nothing.
 
-    `ValueError` for another suffix, for what is no result of hyjax, for a traced result, for parts of different systems, and for
-    a result that holds other functions of your own. `OSError` where the file cannot be written.
+    `ValueError` for another suffix, for what is no result of hyjax, for a traced result, for parts of different systems in a
+    file, for a result that holds other functions of your own, for a store of anything but a dictionary, and for a `/` in a name.
+    `OSError` where the file cannot be written, or the store exists. `ImportError` for a store without xarray and zarr.
 
     **Example:**
 
@@ -135,7 +151,7 @@ def save(path: str | Path, result: PyTree) -> None:
     >>> hj.load("gait.npz").period == orbit.period
     Array(True, dtype=bool)
     """
-    path = _checked(path, "save")
+    path = Path(path) if Path(path).suffix == ".zarr" else _checked(path, "save")
     parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple | list) else (result,)
     for part in parts:
         if not hasattr(part, "_tables") or isinstance(part, HybridSystem):
@@ -143,6 +159,14 @@ def save(path: str | Path, result: PyTree) -> None:
                 f"hj.save: {type(part).__name__} is no result of hyjax. Save an orbit, a branch, a trajectory, or a tuple, list "
                 "or dictionary of them; a dataset has to_netcdf."
             )
+    if path.suffix == ".zarr":
+        _save_groups(path, result)
+    else:
+        write_archive(path, *_encoded(result))
+
+
+def _encoded(result: PyTree) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The description and the arrays of a file."""
     encoder = Encoder()
     node = encoder.node(result)
     about = {
@@ -155,7 +179,46 @@ def save(path: str | Path, result: PyTree) -> None:
         "functions": encoder.sources(),
         "result": node,
     }
-    write_archive(path, about, encoder.arrays)
+    return about, encoder.arrays
+
+
+def _save_groups(path: Path, results: PyTree) -> None:
+    """Write a store, complete or not at all."""
+    xarray = load_xarray()
+    needed("zarr", "data", "Stores of results")
+    names = list(results) if isinstance(results, dict) else [None]
+    if not all(isinstance(name, str) and name[:1] not in ("", ".") and "/" not in name for name in names):
+        raise ValueError(
+            f"hj.save: {path}: a store holds results by name, with no / in it and no dot before it; this is "
+            f"{names if isinstance(results, dict) else type(results).__name__}. Give a dictionary, such as "
+            '{"walks": branch}, or a path with the suffix .npz.'
+        )
+    if path.exists():
+        raise FileExistsError(f"hj.save: {path}: the store exists. Give another path, or remove it.")
+    groups = {"/": xarray.Dataset(attrs={"format": FORMAT, "names": names})}
+    for name, result in results.items():
+        file = io.BytesIO()
+        _archive(file, *_encoded(result))
+        held = result.to_xarray() if hasattr(result, "to_xarray") else xarray.Dataset()
+        groups[name] = held.assign({_ARCHIVE: ("byte", np.frombuffer(file.getvalue(), np.uint8))})
+    unfinished = _unfinished_path(path)
+    try:
+        xarray.DataTree.from_dict(groups).to_zarr(unfinished, zarr_format=2)
+        os.rename(unfinished, path)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _groups_of(path: Path) -> dict[str, io.BytesIO] | None:
+    """The files in the groups of a store that `save` wrote, by name; `None` for another store. `ValueError` where one is lost."""
+    attributes = path / ".zattrs"
+    if not attributes.exists() or json.loads(attributes.read_text()).get("format") != FORMAT:
+        return None
+    root = needed("zarr", "data", "Stores of results").open_group(path, mode="r", use_consolidated=False)
+    try:
+        return {name: io.BytesIO(root[f"{name}/{_ARCHIVE}"][...].tobytes()) for name in root.attrs["names"]}
+    except KeyError as error:
+        raise _damaged(path, error.args[0]) from None
 
 
 def load(
@@ -169,7 +232,8 @@ def load(
     r"""Read a result that `save` wrote: equal to the last bit, and usable as the result of the function that computed it. Or open
     the store that `sweep(out=...)` wrote.
 
-    **Arguments:** `path`: of the file, with the suffix `.npz`; or of a store, `.zarr`, which takes no other argument.
+    **Arguments:** `path`: of the file, with the suffix `.npz`; of a store of results, `.zarr`, which are returned by name, with
+    `describe` the description of each; or of the store of a sweep, `.zarr`, which takes no other argument.
     `system`: that of the result; not needed for a model of `hyjax.models`. `params`: an example of the parameters,
     whose values do not matter, where their class is the user's; not needed for models, dictionaries, tuples and arrays.
     `functions`: of an optimization, by their names in the file, which `describe` lists. Without one of them the result has all
@@ -203,11 +267,19 @@ def load(
     {'value': 0.2, 'units': 'rad'}
     """
     if Path(path).suffix == ".zarr" or Path(path).is_dir():
-        return sweeps().open_sweep(path)
+        if (groups := _groups_of(Path(path))) is None:
+            return sweeps().open_sweep(path)
+        read = lambda name, file: _loaded(Path(path) / name, file, system, params, functions, describe)
+        return {name: read(name, file) for name, file in groups.items()}
+    return _loaded(_checked(path, "load"), None, system, params, functions, describe)
+
+
+def _loaded(path: Path, file: io.BytesIO | None, system, params, functions, describe: bool) -> Any:
+    """The result of a file, or of the one within the group `path` of a store; with `describe` its description of itself."""
+    about = read_text(path, file)
     if describe:
-        return _description(path)
-    path = _checked(path, "load")
-    about = read_text(path)
+        known = {name: about[name] for name in ("kind", "saved", "versions", "machine", "parameters", "system")}
+        return known | {"functions": about.get("functions", {})}
     if about["system"] is not None:
         system = _system(path, about, system)
         changed, sizes = require_same_system(path, about["system"], system), about["system"].get("sizes")
@@ -219,21 +291,14 @@ def load(
             )
     functions, sources = functions or {}, about.get("functions", {})
     _check_functions(path, about["saved"], sources, functions)
-    return Decoder(path, read_arrays(path, about), system, params, sources, functions).value(about["result"])
-
-
-def _description(path: str | Path) -> dict[str, Any]:
-    """The description that a file of `save` has of itself."""
-    about = read_text(_checked(path, "load"))
-    known = {name: about[name] for name in ("kind", "saved", "versions", "machine", "parameters", "system")}
-    return known | {"functions": about.get("functions", {})}
+    return Decoder(path, read_arrays(path, about, file), system, params, sources, functions).value(about["result"])
 
 
 def _checked(path: str | Path, caller: str) -> Path:
     if Path(path).suffix != ".npz":
         raise ValueError(
             f"hj.{caller}: {path}: the format is a NumPy archive; give a path with the suffix .npz. A dataset (.nc) is read by "
-            "xarray.load_dataset, the store of a sweep (.zarr) by hj.load."
+            "xarray.load_dataset, the store of a sweep or of results by name (.zarr) by hj.load."
         )
     return Path(path)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray
 from same_bits import require_equal
 
 import hyjax as hj
@@ -104,6 +106,54 @@ def test_a_branch_comes_back_and_is_continued(gaits, tmp_path):
     assert branch.result == hj.RESULTS.max_points_reached and len(branch) == 4 and "max_points" in str(branch)
     assert hj.load(tmp_path / "branch.npz", describe=True)["kind"] == "dict of Branch, PeriodicOrbit"
     np.testing.assert_array_equal(follow(loaded["gait"]).multipliers, branch.multipliers)
+
+
+@pytest.mark.medium
+def test_a_store_of_results_of_several_systems(gaits, tmp_path):
+    """To the last bit and in their order, and the numbers for other programs; whole, or refused."""
+    method = hj.PseudoArclength(max_points=4)
+    branch = hj.continuation(gaits[1], where=lambda p: p.slope, stop=0.3, method=method, throw=False)
+    params = bouncing_ball.Params()
+    mode, x = bouncing_ball.start(params)
+    fall = hj.simulate(bouncing_ball.system, x, params, mode=mode, t1=1.0, max_jumps=3, throw=False)
+    zoo, path = {"wheels": branch, "balls": fall, "all wheels": gaits}, tmp_path / "zoo.zarr"
+    hj.save(path, zoo)
+    loaded = hj.load(path)
+    assert list(loaded) == list(zoo)
+    require_equal(loaded, zoo)
+    assert [about["kind"] for about in hj.load(path, describe=True).values()] == [
+        "Branch",
+        "Trajectory",
+        "PeriodicOrbit",
+    ]
+    stored = xarray.open_datatree(path, engine="zarr")["wheels"]
+    np.testing.assert_array_equal(stored["x"], branch.x)
+    np.testing.assert_array_equal(stored["slope"], branch.values)
+    with pytest.raises(FileExistsError, match="the store exists"):
+        hj.save(path, zoo)
+    for what, given in (
+        (branch, "this is Branch"),
+        ({"a/b": fall}, "'a/b'"),
+        ({".": fall}, "'.'"),
+        ({1: fall}, r"\[1\]"),
+    ):
+        with pytest.raises(ValueError, match=f"a store holds results by name, .*{given}.*Give a dictionary"):
+            hj.save(tmp_path / "new.zarr", what)
+    with pytest.raises(ValueError, match="is no result of hyjax"):
+        hj.save(tmp_path / "new.zarr", {"fall": fall, "x": jnp.zeros(3)})
+    assert [each.name for each in tmp_path.iterdir()] == ["zoo.zarr"]
+    with pytest.raises(ValueError, match=r"zoo\.zarr/wheels: .*modes"):
+        hj.load(path, system=BALL)
+    # Without its bytes, which zarr reads as zeros, and without the group.
+    (path / "balls" / "hyjax_result" / "0").unlink()
+    with pytest.raises(ValueError, match=r"zoo\.zarr/balls: .* damaged: it is no zip archive"):
+        hj.load(path)
+    shutil.rmtree(path / "balls")
+    with pytest.raises(ValueError, match=r"zoo\.zarr: the file is damaged: its part balls/hyjax_result"):
+        hj.load(path)
+    xarray.Dataset().to_zarr(tmp_path / "another.zarr", zarr_format=2)
+    with pytest.raises(hj.SolveError):
+        hj.load(tmp_path / "another.zarr")
 
 
 @pytest.mark.slow
