@@ -142,3 +142,20 @@ def to_surface(field: Callable, guard: Callable, point: Point, args: PyTree, *, 
     """
     tau = _time_to_surface(field, guard, point, args, forward_only)
     return flow_instant(field, tau, point, args, forward_only)
+
+
+def at_common_time(
+    field: Callable, surfaces: PyTree, t0: Time, x0: State, t1: Time, args: PyTree, *, forward_only: bool
+):
+    """The same inputs of a flow, in which neighbouring orbits start at the same time: their points are moved along the flow.
+
+    Else each would take steps to times of its own, and where the field has a kink in time, as between the samples of a record,
+    derivatives of the stages there would be those of one side.
+    """
+    ahead = lambda point, args: (jnp.ones_like(point[0]), field(*point, args))
+    tau = stop_gradient(t0) - t0
+    _, x = flow_instant(ahead, tau, (t0, x0), args, forward_only)
+    if not forward_only:
+        # At rest a field may have no derivative, as that of a root or a norm.
+        x = jnp.where(jnp.isfinite(x), x, x0 + tau * field(t0, x0, args))
+    return field, surfaces, stop_gradient(t0), x, t1, args

@@ -21,7 +21,7 @@ from .._system.results import choose, RESULTS
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import close_in_time, onto_surface, reach_surface, straight_line, stretches, TOUCH
 from .guard_polynomials import linear
-from .instant import to_surface
+from .instant import at_common_time, to_surface
 from .integrator import Integrator, PlainForward
 from .loop import Entry, run
 from .loop_state import Ending, Watch
@@ -105,6 +105,8 @@ def integrate(
         return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):
+        # Without `again`, it is differentiated in forward mode.
+        inputs = at_common_time(*inputs, forward_only=not again)
         progress = run(
             *inputs,
             integrator=integrator,
@@ -125,7 +127,8 @@ def integrate(
     if again:
         _, aux = take_steps(without_tangents(inputs))
         end, *_, taken = aux
-        point = retrace(field, t0, x0, args, taken, integrator)  # pyright: ignore[reportArgumentType]
+        field, _, *start, _, _ = at_common_time(*inputs, forward_only=False)
+        point = retrace(field, *start, args, taken, integrator)  # pyright: ignore[reportArgumentType]
         t, x, f = last_stretch(inputs, *point, end)
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)

@@ -1,5 +1,6 @@
 """Flows so steep at a guard that their steps are below the resolution of the time: times, states, derivatives and codes."""
 
+import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -288,3 +289,24 @@ def test_short_steps_at_kinks_in_time_are_not_steep():
     shake = hj.Mode(lambda t, x, p: jnp.interp(t, grid, p)[None], ("v",))
     end = lambda p: hj.simulate(hj.HybridSystem({"shake": shake}, ()), jnp.zeros(1), p, mode="shake", t1=2.0).x[0]
     assert_allclose(jax.jacfwd(end)(record), [0.25, 0.5, 0.5, 0.5, 0.25], atol=1e-11)
+
+
+@pytest.mark.medium
+def test_derivatives_by_the_time_at_which_a_record_begins_to_act():
+    """An event at $0.7 - y_0$ starts the motion by a record; an end time that is a sample. With velocity $v = \\int a\\,dt$ since then,
+    $dv/dy_0 = a(0.7 - y_0)$ and $d^2v/dy_0^2 = -\\dot a$."""
+    record, grid = jnp.array([0.3, -0.7, 1.1, 0.2, -0.9]), jnp.linspace(0.0, 2.0, 5)
+    wait = hj.Mode(lambda t, x, p: jnp.stack([jnp.ones_like(t), 0 * t]), ("y", "v"))
+    go = hj.Mode(lambda t, x, p: jnp.stack([0 * t, jnp.interp(t, grid, p)]), ("y", "v"))
+    lands = hj.Transition("wait", "go", lambda t, x, p: 0.7 - x[0], lambda t, x, p: x)
+    system = hj.HybridSystem({"wait": wait, "go": go}, (lands,))
+
+    def speed(y, integrator=hj.Integrator()):
+        x0 = jnp.stack([y, 0 * y])
+        return hj.simulate(system, x0, record, mode="wait", t1=2.0, max_jumps=2, integrator=integrator).x[1]
+
+    y = jnp.array(0.1)
+    backwards = hj.Integrator(adjoint=dfx.RecursiveCheckpointAdjoint())
+    assert_allclose(jax.jacfwd(speed)(y), -0.34, atol=1e-12)
+    assert_allclose(jax.grad(lambda y: speed(y, backwards))(y), -0.34, atol=1e-12)
+    assert_allclose(jax.hessian(speed)(y), -3.6, atol=1e-11)
