@@ -238,7 +238,7 @@ def _of_model(model, mode: str | None, t0: float | None, integrator) -> tuple[Hy
             raise ValueError("fit: a period may end in another mode. Give the system, and samples at those times.")
         t0 = float(model.section.phase) if t0 is None else t0
     t0 = 0.0 if t0 is None else t0
-    if not is_traced(t0) and not np.isfinite(t0):
+    if not is_traced(t0) and not (np.asarray(t0).dtype.kind in "fiu" and np.all(np.isfinite(t0))):
         raise ValueError(f"fit: t0={t0} must be a finite time.")
     return system, own, t0, for_modes(system, given if integrator is None else integrator)
 

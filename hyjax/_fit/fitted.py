@@ -243,7 +243,9 @@ UNLIKELY, CORRELATED = 5.0, 4.0
 def misfit_words(fit: Fitted) -> list[str]:
     r"""In words, what tells that the residuals are no noise. Of known deviations $\chi^2$ with $d$ degrees of freedom, whose cube
     root is nearly normal, of mean $1 - 2 / 9d$ and variance $2 / 9d$ relative to $\sqrt[3]{d}$; of deviations that are estimated
-    the correlation of successive residuals of a quantity, whose deviation is $1 / \sqrt{n}$ for $n$ residuals.
+    the correlation of successive residuals of a quantity, whose deviation is $1 / \sqrt{n}$ for $n$ residuals. Its mean, as $m$
+    parameters take part of the noise, is at most $m / (n - m)$: by the projector $H$ onto their columns it is the sum of
+    $-H_{i,i+1}$ to $n - m$.
 
     Source: Wilson, Hilferty (1931), *The distribution of chi-square*; Seber, Wild (1989), *Nonlinear Regression*, sec. 6.
     """
@@ -256,18 +258,20 @@ def misfit_words(fit: Fitted) -> list[str]:
             return []
         return [
             f"chi-square {square:.6g} is too large for noise, of which it is {degrees} with a deviation of "
-            f"{np.sqrt(2 * degrees):.3g}: the model does not follow the data, or noise= is too small"
+            f"{np.sqrt(2 * degrees):.3g}: the model does not follow the data, noise= is too small, or prior= or bounds= keep the "
+            "parameters away"
         ]
+    taken = max(sum(int(np.sum(np.isfinite(rows))) for rows in fit.residuals) - degrees, 0)
     found = []
     for k, (record, rows) in enumerate(zip(fit.records, fit.residuals, strict=True)):
         size = np.nanmax(np.abs(np.asarray(record.values)), axis=0)
         for name, column, largest in zip(fit.quantities, np.asarray(rows).T, size, strict=True):
             own = column[np.isfinite(column)]
             # What is left of an exact fit is the error of the flow.
-            if not len(own) or np.max(np.abs(own)) * float(fit.deviation) < TINY * largest:
+            if len(own) <= taken or np.max(np.abs(own)) * float(fit.deviation) <= TINY * largest:
                 continue
             correlation = own[1:] @ own[:-1] / (own @ own)
-            if abs(correlation) * np.sqrt(len(own)) > CORRELATED:
+            if abs(correlation) > CORRELATED / np.sqrt(len(own)) + taken / (len(own) - taken):
                 alike = "alternate" if correlation < 0 else "go together"
                 of_record = f" of record {k}" if len(fit.records) > 1 else ""
                 found.append(

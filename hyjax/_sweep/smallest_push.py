@@ -159,7 +159,7 @@ def smallest_push(
 
     **Arguments:** `orbit`: a stable `PeriodicOrbit`. `directions`: names of coordinates, each a direction, or the directions
     $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries
-    of $u$. `instants`: times of the orbit, from 0 to its period, at which the push may be; by default any. `edge`: the edge
+    of $u$. `instants`: times of the orbit in its first period, at which the push may be; by default any. `edge`: the edge
     state, a `PeriodicOrbit` with one multiplier outside of the unit circle; by default that to which a trajectory on the border
     leads, as for `edge_state`. `largest`: the largest size $|u|$ that is tried, by default that which moves a coordinate by the
     largest one of the orbit, or that number for parameters. `max_strides`, `closeness`: as for `edge_state`, relative to the
@@ -200,10 +200,13 @@ def smallest_push(
     # The displacement of the largest push stands for the distance to an edge state that is not known.
     near = min(_reach(closeness * size, orbit, edge), moved / 3)
     basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
-    period = float(orbit.period)
-    if instants is not None and not (len(instants) and all(0 <= t <= period for t in instants)):
+    begin, period = float(orbit.start_times[0]), float(orbit.period)
+    # Up to the rounding of a part of the period.
+    low, high = begin - 1e-9 * period, begin + (1 + 1e-9) * period
+    if instants is not None and not (len(instants) and all(low <= t <= high for t in instants)):
         raise ValueError(
-            f"smallest_push: instants={instants} must be times of the orbit, from 0 to its period {period:.10g}."
+            f"smallest_push: instants={instants} must be times of the orbit, which begins at {begin:.10g}, in its period "
+            f"{period:.10g}."
         )
     found: list[tuple[Any, Pushed]] = []
     arcs = _arcs(orbit, directions, free, basin)

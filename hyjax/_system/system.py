@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .every import Clock, Number
-from .types import Flag, Params, require_function, require_kind, Scalar, State, Time
+from .types import Flag, Params, require_function, require_kind, Scalar, signature_of, State, Time
 
 VectorField = Callable[[Time, State, Params], State]
 Guard = Callable[[Time, State, Params], Scalar | Float[Array, " members"]]
@@ -210,10 +210,7 @@ class Transition(eqx.Module):
 
 def _takes_number(reset: Any) -> bool:
     """Whether a reset has four arguments, the last for the number of a member of a family."""
-    try:
-        given = inspect.signature(reset).parameters.values()
-    except (TypeError, ValueError):
-        return False
+    given = () if (own := signature_of(reset)) is None else own.parameters.values()
     positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     return sum(each.kind in positional and each.default is inspect.Parameter.empty for each in given) == 4
 

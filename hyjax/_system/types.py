@@ -27,17 +27,23 @@ def require_function(given: Any, arguments: str, what: str) -> None:
     """`ValueError` for what is no function of these `arguments`, such as `"t, x, params"`; its message says `what` is given."""
     if not callable(given):
         raise ValueError(f"{what} must be a function of ({arguments}), not {given!r}.")
-    try:
-        signature = inspect.signature(given)
-    except (TypeError, ValueError):  # of a function written in C
+    if (own := signature_of(given)) is None:
         return
     try:
-        signature.bind(*arguments.split(","))
+        own.bind(*arguments.split(","))
     except TypeError:
         name = getattr(given, "__name__", type(given).__name__)
-        raise ValueError(
-            f"{what} must be a function of ({arguments}); {name}{signature} takes other arguments."
-        ) from None
+        raise ValueError(f"{what} must be a function of ({arguments}); {name}{own} takes other arguments.") from None
+
+
+def signature_of(function: Any) -> inspect.Signature | None:
+    """The arguments that a function takes itself, not those of one that it wraps; `None` where they are not known."""
+    for follows in (False, True):
+        try:
+            return inspect.signature(function, follow_wrapped=follows)
+        except (TypeError, ValueError):  # of a function written in C, and at first of one that JAX compiles
+            continue
+    return None
 
 
 def as_array(value: Any, shape: tuple[int, ...], dtype, what: str, remedy: str = "") -> Array:

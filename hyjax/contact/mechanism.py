@@ -195,7 +195,10 @@ def load(mechanism: Mechanism, t: Time, q: Positions, v: Velocities, params: Par
 def bias(mechanism: Mechanism, q: Positions, v: Velocities, params: Params) -> Forces:
     r"""The Coriolis terms $c(q, v)$, those given or those of `mass`."""
     if mechanism.coriolis is not None:
-        return as_array(mechanism.coriolis(q, v, params), q.shape, q.dtype, "Mechanism: coriolis")
+        given = mechanism.coriolis(q, v, params)
+        # One number stands for all, as 0.0 for none.
+        given = jnp.full(q.shape, given) if eqx.is_array_like(given) and not jnp.ndim(given) else given
+        return as_array(given, q.shape, q.dtype, "Mechanism: coriolis")
     _, momentum_drift = jax.jvp(lambda q: inertia(mechanism, q, params) @ v, (q,), (v,))
     return momentum_drift - jax.grad(lambda q: v @ inertia(mechanism, q, params) @ v / 2)(q)
 

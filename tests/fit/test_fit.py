@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import threading
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ import scipy.optimize
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._testing import read_columns
+from hyjax._testing import misfit_words, read_columns
 from hyjax.models import bouncing_ball as ball, rimless_wheel as wheel, simplest_walker as walker
 
 # Estimates, covariances and data: least squares in 50 digits, the walker's in 30 by Taylor series.
@@ -98,9 +99,36 @@ def test_residuals_that_are_no_noise(times, of_times):
         found = fit_ball(jnp.asarray(apart(count, 0.9, 0.012)), noise=0.002)
     assert found.result == "successful" and "noise= is too small" in str(found)
     assert "too large" not in str(of_times)
-    # Of 24 residuals a correlation of noise has the deviation 0.2.
+    # Of 36 residuals a correlation of noise has the deviation 0.17, and two parameters a mean of at most 0.06.
     with pytest.warns(UserWarning, match="fit: successive residuals of time alternate, with a correlation of -0.9"):
-        fit_ball(jnp.asarray(apart(24, 0.9, 0.003)))
+        fit_ball(jnp.asarray(apart(36, 0.9, 0.001)))
+
+
+def test_residuals_of_many_parameters_are_no_noise_of_their_own():
+    """Of 60 numbers with independent noise 30 Fourier coefficients take the slow half: what is left alternates, and the model is
+    right. With six coefficients a drift is seen."""
+    draw, angles = np.random.default_rng(0), 2 * np.pi * np.arange(60) / 60
+
+    def words(count, drift):
+        waves = [wave(k * angles) for k in range(count // 2 + 1) for wave in (np.cos, np.sin)]
+        columns = np.linalg.qr(np.stack(waves, 1)[:, [0, *range(2, count + 1)]])[0]
+        values = draw.normal(size=60) + drift * np.cos(8 * angles)
+        left = (values - columns @ (columns.T @ values))[:, None]
+        fit = SimpleNamespace(
+            degrees=60 - count, estimated=True, quantities=("y",), residuals=[left], deviation=1.0,
+            records=[SimpleNamespace(values=values[:, None])],
+        )  # fmt: skip
+        return misfit_words(fit)
+
+    assert not any(words(30, 0.0) for _ in range(50))
+    (drifts,) = words(6, 20.0)
+    assert "go together" in drifts
+    zeros = SimpleNamespace(values=np.zeros((60, 1)))
+    assert not misfit_words(
+        SimpleNamespace(
+            degrees=58, estimated=True, quantities=("y",), residuals=[zeros.values], deviation=0.0, records=[zeros]
+        )
+    )
 
 
 @pytest.mark.medium

@@ -396,7 +396,7 @@ def run_contact(mechanism, **given):
             hj.HybridSystem({"free": hj.Mode(lambda t, x, p: "slope", ("y", "v"))}, ()), jnp.ones(2), None, mode="free", t1=1.0
         ), "vector_field of mode 'free' must return an array, not 'slope'"),
         (lambda: run_contact(PENDULUM, restitution=lambda p: jnp.ones(2)), r"restitution must return .*, not \(2,\)"),
-        (lambda: run_contact(hj.contact.Mechanism(MASS, coriolis=lambda q, v, p: 0.0)), r"coriolis must return .*\(\)"),
+        (lambda: run_contact(hj.contact.Mechanism(MASS, coriolis=lambda q, v, p: (0.0, 0.0))), r"coriolis must return .*, not \(2,\)"),
         (lambda: run_contact(
             hj.contact.Mechanism(MASS, lambda t, q, v, p: q.astype(complex))
         ), r"forces must return an array of shape \(1,\), not complex128 of \(1,\)"),
@@ -406,6 +406,36 @@ def run_contact(mechanism, **given):
 def test_what_a_function_returns(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_function_is_asked_for_its_own_arguments():
+    """Not for those of one that it wraps, which here has another number."""
+
+    @ft.wraps(lambda x, p: x)
+    def field(t, x, p):
+        return -x
+
+    @ft.wraps(lambda t, x, p, gain: x)
+    def same(t, x, p):
+        return x
+
+    @ft.wraps(FIELD)
+    def wrong(x):
+        return x
+
+    system = hj.HybridSystem({"free": hj.Mode(field, ("y",))}, (hj.Transition("free", "free", GUARD, same),))
+    assert not system.transitions[0].is_family
+    run = hj.simulate(system, jnp.ones(1), None, mode="free", t1=1.0)
+    assert abs(float(run.final[0]) - float(jnp.exp(-1))) < 1e-13
+    with pytest.raises(ValueError, match=r"wrong|<lambda>\(x\) takes other arguments"):
+        hj.Mode(wrong, ("y",))
+    assert hj.Mode(jax.jit(FIELD), ("y",)).dimension == 1
+
+
+def test_one_number_for_all_coriolis_terms():
+    right = run_contact(hj.contact.Mechanism(MASS, lambda t, q, v, p: -jnp.ones(1)))
+    same = run_contact(hj.contact.Mechanism(MASS, lambda t, q, v, p: -jnp.ones(1), lambda q, v, p: 0.0))
+    assert jnp.array_equal(same.final, right.final)
 
 
 def test_a_domain_may_be_a_number_of_python():
