@@ -293,8 +293,8 @@ def test_short_steps_at_kinks_in_time_are_not_steep():
 
 @pytest.mark.medium
 def test_derivatives_by_the_time_at_which_a_record_begins_to_act():
-    """An event at $0.7 - y_0$ starts the motion by a record; an end time that is a sample. With velocity $v = \\int a\\,dt$ since then,
-    $dv/dy_0 = a(0.7 - y_0)$ and $d^2v/dy_0^2 = -\\dot a$."""
+    r"""An event at $0.7 - y_0$ starts the motion by a record; an end time at a sample. With velocity $v = \int a\,dt$ since then,
+    $dv/dy_0 = a(0.7 - y_0)$ and $d^2v/dy_0^2 = -\dot a$."""
     record, grid = jnp.array([0.3, -0.7, 1.1, 0.2, -0.9]), jnp.linspace(0.0, 2.0, 5)
     wait = hj.Mode(lambda t, x, p: jnp.stack([jnp.ones_like(t), 0 * t]), ("y", "v"))
     go = hj.Mode(lambda t, x, p: jnp.stack([0 * t, jnp.interp(t, grid, p)]), ("y", "v"))

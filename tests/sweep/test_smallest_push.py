@@ -138,7 +138,7 @@ def test_other_curves_and_bad_input():
     for given, text in (
         ({}, "give directions="), ({"directions": ("x7",)}, r"\['x7'\] are no coordinates"),
         ({"directions": jnp.eye(2)}, "must have the shape"),
-        ({"directions": ("x0",), "instants": (1.5,)}, r"instants=\(1.5,\) must be times of the orbit, which begins at 0, in its period 1\."),
+        ({"directions": ("x0",), "instants": (1.5,)}, r"instants=\(1.5,\) must be times of the orbit, .* in its period 1\."),
         ({"directions": ("x0",), "instants": ()}, r"instants=\(\) must be"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=text):

@@ -396,7 +396,7 @@ def run_contact(mechanism, **given):
             hj.HybridSystem({"free": hj.Mode(lambda t, x, p: "slope", ("y", "v"))}, ()), jnp.ones(2), None, mode="free", t1=1.0
         ), "vector_field of mode 'free' must return an array, not 'slope'"),
         (lambda: run_contact(PENDULUM, restitution=lambda p: jnp.ones(2)), r"restitution must return .*, not \(2,\)"),
-        (lambda: run_contact(hj.contact.Mechanism(MASS, coriolis=lambda q, v, p: (0.0, 0.0))), r"coriolis must return .*, not \(2,\)"),
+        (lambda: run_contact(hj.contact.Mechanism(MASS, coriolis=lambda q, v, p: (0.0, 0.0))), r"coriolis must .*\(2,\)"),
         (lambda: run_contact(
             hj.contact.Mechanism(MASS, lambda t, q, v, p: q.astype(complex))
         ), r"forces must return an array of shape \(1,\), not complex128 of \(1,\)"),
