@@ -75,8 +75,9 @@ def _met(course: Course, last: StepPoint, up: Mask, h: Scalar, short_step: float
 Entry = Callable[[Course, Progress], Progress]
 # A step aims at a surface that a straight line would reach within this many times the next step.
 SLOWER = 4
-# A flow is steep from where its steps are shorter than this fraction of the time since its start. Steps of one length are longer.
-STEEP = 1e-4
+# A flow is steep from where its steps are shorter than this fraction of the time since its start, and change the state by this
+# fraction of its size. Steps of one length are longer; at a kink of the vector field in time the state hardly changes.
+STEEP, STEEP_CHANGE = 1e-4, 1e-2
 # The shortest step, as a fraction of the time: a flow that diverges ends here.
 SHORTEST = 1e-30
 
@@ -252,9 +253,8 @@ def try_step(course: Course, now: Progress) -> Attempt:
     dt = jnp.where(final, left, dt)
     x, f = whole(last.x), whole(last.f)
     t1, late = later(last.t, last.late, dt)
-    # At a kink of the vector field in time steps are short, too, and the state hardly changes in them.
     change = now.h * jnp.max(jnp.abs(f) / (course.step.unit + jnp.abs(x)))
-    steep = stop_gradient((now.h <= STEEP * (last.t - course.t0)) & (change >= STEEP))
+    steep = stop_gradient((now.h <= STEEP * (last.t - course.t0)) & (change >= STEEP_CHANGE))
     t1, x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory, t1, steep)
     finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
     error = jnp.where(finite, error, jnp.inf)

@@ -310,3 +310,34 @@ def test_derivatives_by_the_time_at_which_a_record_begins_to_act():
     assert_allclose(jax.jacfwd(speed)(y), -0.34, atol=1e-12)
     assert_allclose(jax.grad(lambda y: speed(y, backwards))(y), -0.34, atol=1e-12)
     assert_allclose(jax.hessian(speed)(y), -3.6, atol=1e-11)
+
+
+@pytest.mark.medium
+def test_a_ball_that_bounces_on_a_shaken_floor():
+    """Derivatives by an interpolated record are those by a clock that holds the number of the sample, in arcs without a kink."""
+    record, grid = jnp.array([3.0, -2.0, 2.0, 4.0, -1.0, 2.0]), jnp.linspace(0.0, 2.0, 6)
+    fall = lambda signal: lambda t, x, p: jnp.stack([x[1], -9.81 - 0.3 * x[1] + signal(t, x, p) * jnp.cos(x[0])])
+
+    def between(t, x, p):
+        k = x[2].astype(int)
+        return p[k] + (p[k + 1] - p[k]) * (t / 0.4 - x[2])
+
+    lands = hj.Transition("fly", "fly", lambda t, x, p: x[0], lambda t, x, p: x.at[1].multiply(-0.8))
+    fly = hj.Mode(fall(lambda t, x, p: jnp.interp(t, grid, p)), ("y", "v"))
+    counted = hj.Mode(fall(between), ("y", "v"), held=("k",))
+    ways = (hj.every(0.4, lambda t, x, p: x.at[2].add(1.0)), lands)
+
+    def end(system, *held):
+        x0 = lambda y: jnp.stack([y, 0 * y, *held])
+        return lambda y, p: hj.simulate(system, x0(y), p, mode="fly", t1=1.6, max_jumps=8).x[:2]
+
+    found = end(hj.HybridSystem({"fly": fly}, (lands,)))
+    right = end(hj.HybridSystem({"fly": counted}, ways), jnp.array(0.0))
+    y = jnp.array(1.0)
+    for derivative, tolerance in (
+        (jax.jacfwd, 1e-10),
+        (lambda f: jax.jacfwd(f, argnums=1), 1e-10),
+        (lambda f: jax.jacfwd(jax.jacfwd(f)), 1e-7),
+    ):
+        # Second derivatives through three impacts are of the size of 100.
+        assert_allclose(derivative(found)(y, record), derivative(right)(y, record), atol=tolerance)
