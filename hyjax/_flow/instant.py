@@ -152,10 +152,16 @@ def at_common_time(
     Else each would take steps to times of its own, and where the field has a kink in time, as between the samples of a record,
     derivatives of the stages there would be those of one side.
     """
-    ahead = lambda point, args: (jnp.ones_like(point[0]), field(*point, args))
     tau = stop_gradient(t0) - t0
-    _, x = flow_instant(ahead, tau, (t0, x0), args, forward_only)
+    # What the field has captured may be differentiated, too.
+    _, x = flow_instant(_in_time, tau, (t0, x0), (field, args), forward_only)
     if not forward_only:
         # At rest a field may have no derivative, as that of a root or a norm.
         x = jnp.where(jnp.isfinite(x), x, x0 + tau * field(t0, x0, args))
     return field, surfaces, stop_gradient(t0), x, t1, args
+
+
+def _in_time(point: Point, rest: PyTree) -> Point:
+    """The rates of time and state."""
+    field, args = rest
+    return jnp.ones_like(point[0]), field(*point, args)
