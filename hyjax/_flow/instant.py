@@ -144,14 +144,14 @@ def to_surface(field: Callable, guard: Callable, point: Point, args: PyTree, *, 
     return flow_instant(field, tau, point, args, forward_only)
 
 
-def at_common_time(
-    field: Callable, surfaces: PyTree, t0: Time, x0: State, t1: Time, args: PyTree, *, forward_only: bool
-):
-    """The same inputs of a flow, in which neighbouring orbits start at the same time: their points are moved along the flow.
+def at_common_time(inputs: PyTree, forward_only: bool) -> PyTree:
+    """The same inputs of a flow, `(field, surfaces, t0, x0, t1, args)`, in which neighbouring orbits start at one time: their
+    points are moved along the flow.
 
     Else each would take steps to times of its own, and where the field has a kink in time, as between the samples of a record,
     derivatives of the stages there would be those of one side.
     """
+    field, surfaces, t0, x0, t1, args = inputs
     tau = stop_gradient(t0) - t0
     # What the field has captured may be differentiated, too.
     _, x = flow_instant(_in_time, tau, (t0, x0), (field, args), forward_only)

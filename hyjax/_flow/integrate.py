@@ -106,7 +106,7 @@ def integrate(
 
     def take_steps(inputs: PyTree):
         # Without `again`, it is differentiated in forward mode.
-        inputs = at_common_time(*inputs, forward_only=not again)
+        inputs = at_common_time(inputs, forward_only=not again)
         progress = run(
             *inputs,
             integrator=integrator,
@@ -127,8 +127,8 @@ def integrate(
     if again:
         _, aux = take_steps(without_tangents(inputs))
         end, *_, taken = aux
-        field, _, *start, _, _ = at_common_time(*inputs, forward_only=False)
-        point = retrace(field, *start, args, taken, integrator)  # pyright: ignore[reportArgumentType]
+        _, _, begin, x, *_ = at_common_time(inputs, forward_only=False)
+        point = retrace(field, begin, x, args, taken, integrator)  # pyright: ignore[reportArgumentType]
         t, x, f = last_stretch(inputs, *point, end)
     else:
         (t, x, f), aux = take_steps(inputs) if plain else linearizable(take_steps, inputs)
