@@ -217,5 +217,7 @@ def jacobian_of_crossing(
 def _longest(section: SectionLike, params: Params, integrator: Integrators, dtype) -> Float[Array, ""]:
     """The longest time to the next crossing."""
     if isinstance(section, Stroboscope):
-        return section.duration(params, dtype)
+        # Without a period the state would be that of the start.
+        period = section.duration(params, dtype)
+        return jnp.where(period > 0, period, jnp.nan)
     return jnp.asarray(integrator.of(section.mode).max_time, dtype)

@@ -235,6 +235,12 @@ def test_a_period_is_a_number_of_each_call():
     assert_allclose(lanes.x[0], right.x, rtol=1e-14)
     with pytest.raises(ValueError, match=r"phase=nan of .* must be finite"):
         ran(feedback(phase=lambda p: jnp.log(-p["period"])), x0, 1.0)
+    # So is that of a stroboscope: after no time the state would be that of the start.
+    drift = hj.HybridSystem({"drift": hj.Mode(lambda t, x, p: jnp.ones(1), ("y",))}, ())
+    step = hj.ReturnMap(drift, section=hj.Stroboscope("drift", lambda p: p))
+    lanes = jax.vmap(lambda period: step(jnp.ones(1), period, throw=False))(jnp.array([0.3, 0.0, -0.3, jnp.nan]))
+    assert np.all((lanes.result == "nonfinite") == np.array([False, True, True, True]))
+    assert_allclose(lanes.x[:, 0], [1.3, np.nan, np.nan, np.nan], rtol=1e-14)
 
 
 @pytest.mark.medium
