@@ -210,7 +210,7 @@ class Transition(eqx.Module):
 
 def _takes_number(reset: Any) -> bool:
     """Whether a reset has four arguments, the last for the number of a member of a family."""
-    given = () if (own := signature_of(reset)) is None else own.parameters.values()
+    given = () if (own := signature_of(reset, passes_on=True)) is None else own.parameters.values()
     positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     return sum(each.kind in positional and each.default is inspect.Parameter.empty for each in given) == 4
 

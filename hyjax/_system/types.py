@@ -36,13 +36,16 @@ def require_function(given: Any, arguments: str, what: str) -> None:
         raise ValueError(f"{what} must be a function of ({arguments}); {name}{own} takes other arguments.") from None
 
 
-def signature_of(function: Any) -> inspect.Signature | None:
-    """The arguments that a function takes itself, not those of one that it wraps; `None` where they are not known."""
+def signature_of(function: Any, passes_on: bool = False) -> inspect.Signature | None:
+    """The arguments that a function takes itself, not those of one that it wraps; `None` where they are not known. With `passes_on`
+    those of the wrapped one, where the function takes any, as the method of an `eqx.Module` does."""
     for follows in (False, True):
         try:
-            return inspect.signature(function, follow_wrapped=follows)
+            found = inspect.signature(function, follow_wrapped=follows)
         except (TypeError, ValueError):  # of a function written in C, and at first of one that JAX compiles
             continue
+        if follows or not passes_on or all(each.kind != each.VAR_POSITIONAL for each in found.parameters.values()):
+            return found
     return None
 
 

@@ -5,6 +5,7 @@ import enum
 import functools as ft
 
 import diffrax as dfx
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jaxtyping
@@ -408,6 +409,13 @@ def test_what_a_function_returns(call, message):
         call()
 
 
+class Jump(eqx.Module):
+    """The methods of such a class are wrapped, by functions of any arguments."""
+
+    def of_member(self, t, x, p, i):
+        return x
+
+
 def test_a_function_is_asked_for_its_own_arguments():
     """Not for those of one that it wraps, which here has another number."""
 
@@ -425,6 +433,7 @@ def test_a_function_is_asked_for_its_own_arguments():
 
     system = hj.HybridSystem({"free": hj.Mode(field, ("y",))}, (hj.Transition("free", "free", GUARD, same),))
     assert not system.transitions[0].is_family
+    assert hj.Transition("free", "free", GUARD, Jump().of_member).is_family
     run = hj.simulate(system, jnp.ones(1), None, mode="free", t1=1.0)
     assert abs(float(run.final[0]) - float(jnp.exp(-1))) < 1e-13
     with pytest.raises(ValueError, match=r"wrong|<lambda>\(x\) takes other arguments"):
