@@ -37,7 +37,7 @@ def require_function(given: Any, arguments: str, what: str) -> None:
 
 
 def signature_of(function: Any, passes_on: bool = False) -> inspect.Signature | None:
-    """The arguments that a function takes itself, not those of one that it wraps; `None` where they are not known. With `passes_on`
+    """The arguments that a function takes itself, not those of what it wraps; `None` where they are not known. With `passes_on`
     those of the wrapped one, where the function takes any, as the method of an `eqx.Module` does."""
     for follows in (False, True):
         try:
