@@ -105,8 +105,8 @@ def integrate(
         return reach_surface(lambda t, x: field(t, x, args), height, t, x, f, shift)
 
     def take_steps(inputs: PyTree):
-        # Without `again`, it is differentiated in forward mode.
-        inputs = at_common_time(inputs, forward_only=not again)
+        if not again:
+            inputs = at_common_time(inputs, forward_only=True)
         progress = run(
             *inputs,
             integrator=integrator,

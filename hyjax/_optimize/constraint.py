@@ -125,11 +125,11 @@ def all_constraints(given: Constraint | Sequence) -> tuple[Constraint, ...]:
     return constraints
 
 
-def check_number(value: Any) -> None:
-    """`ValueError` unless this is a number, or the type of one, of an objective."""
+def check_number(value: Any, what: str = "optimize: the objective") -> None:
+    """`ValueError` unless this is a number, or the type of one; its message says `what` returned it."""
     if not isinstance(value, numbers.Real) and getattr(value, "shape", None) != ():
         found = f"an array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
-        raise ValueError(f"optimize: the objective must return a number, not {found}.")
+        raise ValueError(f"{what} must return a number, not {found}.")
 
 
 def is_concrete(value) -> bool:

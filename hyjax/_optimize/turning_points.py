@@ -31,6 +31,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, require_function, Scalar, State, Time
+from .constraint import check_number
 from .planned import Orbit
 
 # A number at a point of the flow: `(t, x, params) -> number`.
@@ -53,8 +54,7 @@ def by_mode(name: str, given: Rate | Mapping[str, Rate], orbit: Orbit) -> dict[s
         if isinstance(orbit, PeriodicOrbit):
             at = jax.ShapeDtypeStruct((orbit.system.mode(mode).dimension,), orbit.x.dtype)
             out = eqx.filter_eval_shape(function, jnp.zeros((), at.dtype), at, orbit.params)
-            if jnp.shape(out):
-                raise ValueError(f"{name}: the argument must return a number, not an array of shape {jnp.shape(out)}.")
+            check_number(out, f"{name}: the argument")
     return {mode: given[mode] for mode in dict.fromkeys(orbit.mode_names) if mode in given}
 
 
