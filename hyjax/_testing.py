@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._system.per_mode import number, PerMode
     from ._system.results import choose, code_flags, code_names, code_of_state, nan_unless, RESULTS
     from ._numerics import eager
-    from ._numerics.programs import depends_on, evaluate_alike, once, operations
+    from ._numerics.programs import depends_on, evaluate_alike, once, operations, rounding_scale
     from ._numerics.eager import FEW, LONG, OLDER_EMITTERS, SHORT
     from ._numerics.eigenvalues import plain_spectrum, spectrum
     from ._numerics.elimination import det, null_vectors, solve, solver
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from ._numerics.eigenvalues import eigenvalues
     from ._orbit.orbit import run_orbit
     from ._orbit.orbit_report import orbit_frame, side_by_side
-    from ._orbit.problem import Problem
+    from ._orbit.problem import Problem, uses_time
     from ._orbit.search import Batch, Census, quasi_random_states, search, stage_limits
     from ._orbit.section_search import _onto_surface, _solve
     from ._orbit.shooting import COARSE, find_root_by_stages, SingleShooting

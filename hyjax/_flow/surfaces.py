@@ -247,6 +247,10 @@ def rounding(
     else:
         _, (change,) = _changes(at, surfaces.count, inputs, moves)
         change = jnp.abs(change)
+        if surfaces.limits:
+            # A limit such as the larger of two numbers may have a kink here, and change only where an input moves the other way.
+            _, (other,) = _changes(lambda inputs: at(inputs)[-surfaces.limits :], surfaces.limits, inputs, -moves)
+            change = change.at[:, -surfaces.limits :].max(jnp.abs(other))
         part = relative / jnp.where(moves > 0, moves, 1)
         noise, error = part @ change, jnp.sum(change, axis=0)
     # Elsewhere the rounding of the state is not much less than that of the constants. One flag for the whole batch.

@@ -14,16 +14,31 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, JaxprEqn, Literal, Var
 from jaxtyping import Array, PyTree
 
 # A jitted function of at most this number of operations is written out, so that parts shared with other functions are found.
 SMALL = 16
+# The operations that call a program once, and the parameter that holds this program.
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+}
+
+
+@jax.jit
+def rounding_scale(number: Array) -> Array:
+    """The absolute value, as the scale of rounding errors alone: `depends_on` does not follow it."""
+    return jnp.abs(number)
 
 
 def depends_on(closed: ClosedJaxpr, first: int) -> bool:
     """Whether an output of the program depends on one of its `first` inputs: a result of an operation on a value depends on it,
-    also where that operation is a multiplication by zero."""
+    also where it is a multiplication by zero. Inner functions and loops are looked through, `rounding_scale` is not."""
     inputs = len(closed.jaxpr.invars)
     return any(_outputs(closed.jaxpr, [k < first for k in range(inputs)]))
 
@@ -35,18 +50,42 @@ def _outputs(jaxpr: Jaxpr, marked: Sequence[bool]) -> list[bool]:
     for equation in jaxpr.eqns:
         inputs = [seen(variable) for variable in equation.invars]
         name, params = equation.primitive.name, equation.params
-        if not any(inputs):
+        if not any(inputs) or _scales_rounding(equation):
             continue
-        # Of the operations that contain others, those of which guards are made; any other counts as one operation.
         if name == "cond" and not inputs[0]:
             ways = [_outputs(branch.jaxpr, inputs[1:]) for branch in params["branches"]]
             outputs = [any(each) for each in zip(*ways, strict=True)]
-        elif name in ("jit", "pjit"):
-            outputs = _outputs(params["jaxpr"].jaxpr, inputs)
+        elif name in _CALLS:
+            inner = params[_CALLS[name]]
+            outputs = _outputs(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, inputs)
+        elif name == "scan":
+            consts, carry = params["num_consts"], params["num_carry"]
+            outputs = _repeated(params["jaxpr"].jaxpr, inputs[:consts], inputs[consts:], carry)
+        elif name == "while":
+            n = params["cond_nconsts"]
+            consts, carried = inputs[n : n + params["body_nconsts"]], inputs[n + params["body_nconsts"] :]
+            outputs = _repeated(params["body_jaxpr"].jaxpr, consts, carried, len(carried))
+            if any(_outputs(params["cond_jaxpr"].jaxpr, [*inputs[:n], *outputs])):
+                outputs = [True] * len(outputs)
         else:
             outputs = [True] * len(equation.outvars)
         known.update(variable for variable, mark in zip(equation.outvars, outputs, strict=True) if mark)
     return [seen(variable) for variable in jaxpr.outvars]
+
+
+def _scales_rounding(equation: JaxprEqn) -> bool:
+    return equation.primitive.name == "jit" and equation.params["name"] == rounding_scale.__name__
+
+
+def _repeated(jaxpr: Jaxpr, consts: Sequence[bool], others: Sequence[bool], carry: int) -> list[bool]:
+    """Which outputs of a loop depend on the marked inputs; the first `carry` of `others` are carried from pass to pass."""
+    carried, others = list(others[:carry]), list(others[carry:])
+    while True:
+        outputs = _outputs(jaxpr, [*consts, *carried, *others])
+        after = [before or now for before, now in zip(carried, outputs, strict=False)]
+        if after == carried:
+            return [*carried, *outputs[carry:]]
+        carried = after
 
 
 def operations(jaxpr: Jaxpr, loop: int = 1) -> int:
@@ -166,7 +205,7 @@ def _evaluate(
         key = None if eqn.effects else _key(eqn, values)
         if key is None or key not in known:
             inner = eqn.params["jaxpr"] if eqn.primitive.name == "jit" else None
-            if inner is not None and len(inner.jaxpr.eqns) <= SMALL:
+            if inner is not None and len(inner.jaxpr.eqns) <= SMALL and not _scales_rounding(eqn):
                 out = _evaluate(inner.jaxpr, inner.consts, values, known)
             else:
                 taken = list(dict.fromkeys(atom for atom in eqn.invars if not isinstance(atom, Literal)))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from .._flow.jump import reset
+from .._numerics.programs import depends_on
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, Scalar, State
 
@@ -89,8 +90,7 @@ def uses_time(system: HybridSystem, modes: Iterable[str], taken: Iterable[int], 
 
 
 def computes_with_first(fn: Callable, first: PyTree, *others: PyTree) -> bool:
-    """Whether `fn(first, *others)` computes with an array of its first argument."""
+    """Whether a result of `fn(first, *others)` depends on an array of its first argument: a function that hands the time on to
+    one that ignores the time does not."""
     closed, _, _ = eqx.filter_make_jaxpr(fn)(first, *others)
-    own = closed.jaxpr.invars[: len(jax.tree.leaves(first))]
-    used = [v for equation in closed.jaxpr.eqns for v in equation.invars]
-    return any(v is each for v in (*used, *closed.jaxpr.outvars) for each in own)
+    return depends_on(closed, len(jax.tree.leaves(first)))

@@ -6,6 +6,7 @@ All laws are stated at the contact point, in terms of the compliance $W$, the dr
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._numerics.programs import rounding_scale
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Flag, Params, Scalar
 from .contact import coefficient, Contact
@@ -84,9 +85,10 @@ def rises(projected: Projection, rate: Array, row: int | slice) -> Array:
     tiny = 4096 * float(jnp.finfo(rate.dtype).eps)
     by_q = projected.jacobian[row]
     by_t = projected.velocity[row] - by_q @ projected.v
-    rounding = tiny * (jnp.abs(by_t * projected.t) + jnp.abs(by_q) @ jnp.abs(projected.q))
+    t = rounding_scale(projected.t)
+    rounding = tiny * (jnp.abs(by_t) * t + jnp.abs(by_q) @ jnp.abs(projected.q))
     pull = jnp.maximum(-projected.drift[row], 0)
-    return (rate > tiny * jnp.abs(projected.t) * pull) & (rate**2 > 2 * rounding * pull)
+    return (rate > tiny * t * pull) & (rate**2 > 2 * rounding * pull)
 
 
 def rebound(contact: Contact, projected: Projection, row: int, params: Params) -> Scalar:

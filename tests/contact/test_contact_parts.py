@@ -1,5 +1,6 @@
 """Parts for systems of one's own: bodies in fewer coordinates, the impact of listed contacts, the exchange of legs."""
 
+import itertools
 import math
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
+from hyjax._testing import uses_time
 from hyjax.contact import Contact, contact_system, impact, lagrangian, Mechanism, relabelling
 
 GRAVITY = 9.81
@@ -157,3 +159,22 @@ def test_a_contact_that_opens_has_no_impulse():
     after, impulse = impact(apart, jnp.zeros(2), jnp.array([-1.0, 0.1]), None, ends)
     assert_allclose(after, [0.0, 0.1], rtol=0, atol=1e-15)
     assert_allclose(impulse, [1.0, 0.0], rtol=0, atol=1e-15)
+
+
+def test_a_system_of_contacts_depends_on_time_where_a_gap_does():
+    """Its functions hand the time on, and use it as the scale of rounding."""
+    ball = hj.contact.lagrangian(lambda q, v, p: v @ v / 2 - 9.81 * q[1])
+
+    def depends(moves, names):
+        floor = hj.contact.Contact(
+            gap=lambda t, q, p: q[1] + moves * jnp.sin(t) if moves else q[1],
+            slip=lambda t, q, v, p: v[0],
+            restitution=0.5,
+            static=0.3,
+            kinetic=0.3,
+        )
+        system = hj.contact.contact_system(ball, {"foot": floor} if names else floor, coordinates=("x", "y"))
+        system = system.with_sizes(lambda k: 3) if names else system
+        return uses_time(system, system.names, range(len(system.ways)), None, jnp.float64)
+
+    assert [depends(*case) for case in itertools.product((0, 0.1), (False, True))] == [False, False, True, True]

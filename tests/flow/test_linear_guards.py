@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hyjax as hj
-from hyjax._testing import Automaton, depends_on, integrate, linear, no_surfaces, sincos, Surfaces
+from hyjax._testing import Automaton, depends_on, integrate, linear, no_surfaces, rounding_scale, sincos, Surfaces
 
 POINT = jnp.zeros(()), jnp.array([0.3, -0.4])
 PARAMS = jnp.array(0.7)
@@ -74,6 +74,26 @@ def test_an_operation_with_an_input_counts_and_its_place_does_not():
     assert depends_on(closed, 1)
     closed = jax.make_jaxpr(lambda a, b: jnp.stack([b, 2.0 * b]))(1.0, 2.0)
     assert not depends_on(closed, 1)
+
+
+def test_inner_functions_and_loops_are_looked_through():
+    first = jax.custom_jvp(lambda a, b: b)
+    first.defjvp(lambda values, tangents: (values[1], tangents[1]))
+    with_vjp = jax.custom_vjp(lambda a, b: b)
+    with_vjp.defvjp(lambda a, b: (b, None), lambda _, back: (jnp.zeros_like(back), back))
+    body = lambda mixed: lambda k, carry: (carry[0] + 1, 2 * carry[1] + (carry[0] if mixed else 0))
+    loops = lambda mixed: [
+        lambda a, b: jax.lax.fori_loop(0, 3, body(mixed), (a, b))[1],  # A scan.
+        lambda a, b: jax.lax.while_loop(lambda c: c[1] < 9, lambda c: body(mixed)(0, c), (a, b))[1],
+    ]
+    apart = [jax.jit(lambda a, b: 2 * b), jax.checkpoint(lambda a, b: jnp.sin(b)), first, with_vjp]
+    apart += [lambda a, b: jax.lax.cond(b > 0, lambda: b, lambda: 2 * b), *loops(False)]
+    mixed = [jax.jit(lambda a, b: a * b), jax.checkpoint(lambda a, b: jnp.sin(a) + b), *loops(True)]
+    # Only the number of passes depends on the first input; only how large its rounding is.
+    mixed.append(lambda a, b: jax.lax.while_loop(lambda c: c[0] < 9, lambda c: (c[0] + 1, 2 * c[1]), (a, b))[1])
+    apart.append(lambda a, b: b + 1e-16 * rounding_scale(a))
+    of = lambda fn: depends_on(jax.make_jaxpr(fn)(1.0, 2.0), 1)
+    assert not any(map(of, apart)) and all(map(of, mixed))
 
 
 @pytest.mark.medium

@@ -381,6 +381,27 @@ def test_misuse(options, message):
         hj.find_orbits(hj.ReturnMap(oscillator, **options), STRUCK, region=region)
 
 
+def test_functions_that_ignore_the_time_that_they_hand_on():
+    """A limit cycle of two relays, x' = u - x with u = 1 or -1, which switches at 1/2 and -1/2, by compiled functions of time:
+    the same as by plain ones. Half a period is log 3."""
+
+    def relay(compiled):
+        modes = {
+            name: hj.Mode(compiled(lambda t, x, p, u=u: u - x), ("x",)) for name, u in (("up", 1.0), ("down", -1.0))
+        }
+        same = compiled(lambda t, x, p: x)
+        above, below = compiled(lambda t, x, p: p - x[0]), compiled(lambda t, x, p: p + x[0])
+        ways = hj.Transition("up", "down", above, same), hj.Transition("down", "up", below, same)
+        return hj.HybridSystem(modes, ways)
+
+    half = jnp.array(0.5)
+    step = hj.ReturnMap(relay(jax.jit), section=hj.Section("up", lambda t, x, p: -x[0]))
+    orbit = hj.periodic_orbit(step, jnp.array([0.01]), half)
+    assert_allclose(orbit.period, 2 * np.log(3), rtol=1e-13)
+    # Forced, the system would have no phase of its own.
+    assert hj.phase.phase_response(orbit).residual < 1e-13
+
+
 def test_misuse_of_a_section():
     with pytest.raises(ValueError, match=r"period=0.0 must be positive"):
         hj.Stroboscope("free", 0.0)

@@ -225,3 +225,15 @@ def test_a_guard_that_sinks_through_a_limit_of_the_domain_is_zeno():
     first, ratio = 1 / np.sqrt(k + 0.5), np.sqrt((0.5 - k) / (0.5 + k))
     # Passes end at the square root of the tolerance, of a curve that is quadratic there.
     assert_allclose(run.t, first * (1 + (1 + ratio) / (1 - ratio)), rtol=0, atol=1e-7)
+
+
+def test_a_start_at_the_kink_of_a_limit_is_inside():
+    """Within rounding of a limit that is the larger of two numbers, of which both fall as the state's coordinates rise: a bolt
+    that a stop at 1 pushes back, x = 1 - t^2/2, after a plastic impact that leaves position and rate off by rounding."""
+    stop = lambda t, x, p: jnp.maximum(1 - x[0], -x[1])
+    bolt = hj.HybridSystem({"free": hj.Mode(lambda t, x, p: jnp.stack([x[1], -1.0]), ("x", "v"), domain=stop)}, ())
+    eps = float(np.finfo(float).eps)
+    starts = jnp.array([[1.0, 0.0], [1.0, 1e-19], [1 + eps, 0.0], [1 + eps, eps], [1 + 1e-9, 1e-9]])
+    run = jax.vmap(lambda x: hj.simulate(bolt, x, None, mode="free", t1=1.0, integrator=ROLLED, throw=False))(starts)
+    assert_array_equal(is_code(run.result, RESULTS.outside_domain), [False, False, False, False, True])
+    assert_allclose(run.x[:4], np.tile([0.5, -1.0], (4, 1)), rtol=1e-14)
