@@ -18,7 +18,7 @@ from .._numerics.eager import short_run
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope
-from .._system.system import Guard, HybridSystem, Mode, Transition, unchanged
+from .._system.system import Guard, HybridSystem, Mode, Reset, Transition, unchanged
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded
 from .check import check_params
@@ -26,7 +26,9 @@ from .integrator import IntegratorLike, Integrators, pushable
 from .simulate import check_simulation, first_arc, follow_arc, run_simulation
 
 
-def with_terminal_modes(system: HybridSystem, sources: Iterable[str], ends: Mapping[str, Guard]) -> HybridSystem:
+def with_terminal_modes(
+    system: HybridSystem, sources: Iterable[str], ends: Mapping[str, Guard], reset: Reset = unchanged
+) -> HybridSystem:
     """The system with a terminal mode for each of the modes `sources` and each guard of `ends`, in this order, entered from that
     mode through that guard and never left. They come last, and so do their transitions."""
     modes, transitions = dict(system.modes), list(system.transitions)
@@ -34,7 +36,7 @@ def with_terminal_modes(system: HybridSystem, sources: Iterable[str], ends: Mapp
         for name, guard in ends.items():
             target = f"{name} from {source}"
             modes[target] = Mode(_rest, system.mode(source).coordinates, units=system.mode(source).units)
-            transitions.append(Transition(source, target, guard, unchanged))
+            transitions.append(Transition(source, target, guard, reset))
     return HybridSystem(modes, tuple(transitions), system.time_unit)
 
 
@@ -131,7 +133,7 @@ def with_section_mode(system: HybridSystem, section: SectionLike) -> HybridSyste
     """The system with a terminal mode at which a `Section` is reached; unchanged for a `Stroboscope`."""
     if not isinstance(section, Section):
         return system
-    return with_terminal_modes(system, (section.mode,), {AT_SECTION: section.surface})
+    return with_terminal_modes(system, (section.mode,), {AT_SECTION: section.surface}, section.reset)
 
 
 def check_section(
@@ -149,9 +151,10 @@ def check_section(
         t = section.start(params, jnp.asarray(x).dtype) if isinstance(section, Stroboscope) else 0.0
     system, t, x, _, params, integrator = check_simulation(system, x, params, section.mode, t, jnp.inf, 0, integrator)
     if isinstance(section, Section):
-        shape = eqx.filter_eval_shape(section.surface, t, x, params)
-        if getattr(shape, "shape", None) != () or shape.dtype != x.dtype:
-            raise ValueError(f"section: surface must return shape () of dtype {x.dtype.name}, not {shape}.")
+        for name, shape in (("surface", ()), ("reset", x.shape)):
+            found = eqx.filter_eval_shape(getattr(section, name), t, x, params)
+            if getattr(found, "shape", None) != shape or found.dtype != x.dtype:
+                raise ValueError(f"section: {name} must return shape {shape} of dtype {x.dtype.name}, not {found}.")
     return system, t, x, params, integrator
 
 

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from .._flow.joint import own_params
 from .._system.every import Clock
 from .._system.section import Section, SectionLike
-from .._system.system import HybridSystem, Reset, reset_of_member, unchanged
+from .._system.system import HybridSystem, Reset, reset_of_member
 from .._system.types import Params, Scalar, State, Time
 
 # A conserved quantity, `(t, x, params) -> number`.
@@ -114,8 +114,8 @@ def on_level(
         ways[closing] = dataclasses.replace(ways[closing], reset=reset)
     elif isinstance(section, Section):
         surface = eqx.Partial(_of_own, section.surface)
-        reset = eqx.Partial(_back_to, unchanged, quantity, surface, flows(section.mode))
-        section = dataclasses.replace(section, surface=surface, _reset=reset)
+        reset = eqx.Partial(_back_to, eqx.Partial(_of_own, section.reset), quantity, surface, flows(section.mode))
+        section = dataclasses.replace(section, surface=surface, reset=reset)
     return HybridSystem(system.modes, tuple(ways), system.time_unit), section
 
 

@@ -60,7 +60,7 @@ def on_section(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem
     that share source and target mode enter one copy each of the target mode; and the names of the copies, which are its last
     modes, by the number of the transition."""
     crossing = (
-        (section.surface, section._reset)
+        (section.surface, section.reset)
         if isinstance(section, Section)
         else (eqx.Partial(_end_of_period, section), unchanged)
     )
@@ -100,8 +100,6 @@ def _solve(
 
         start = jnp.zeros_like(x[0]), jnp.pad(x, (0, size - x.size)), home, jnp.array(0), RESULTS.successful
         (t, z, mode, arcs, result), nodes = jax.lax.scan(one, start, length=strides)
-        if isinstance(each.section, Section):
-            z = z.at[: x.size].set(each.section._reset(t, z[: x.size], params))
         closes = (result == RESULTS.successful) & (mode == home)
         return nan_unless(closes, z[: x.size]), (nodes, arcs, t, result)
 
@@ -140,6 +138,22 @@ def _onto_surface(section: SectionLike, x: State, params: Params) -> State:
         steep = jnp.sum(up**2)
         at = at - off * up / jnp.where(steep > 0, steep, 1)
     return jnp.where(jnp.abs(value(at)) <= jnp.abs(value(x)), at, x)
+
+
+def _require_symmetry(caller: str, section: SectionLike, x: State, params: Params) -> None:
+    """`ValueError` where the reset of the section leads off its surface from the state of the surface near `x`."""
+    if not isinstance(section, Section) or section.reset is unchanged:
+        return
+    at, t = _onto_surface(section, jnp.asarray(x), params), jnp.zeros((), jnp.asarray(x).dtype)
+    off, up = jax.value_and_grad(lambda x: section.surface(t, x, params))(at)
+    after = section.reset(t, at, params)
+    there = section.surface(t, after, params)
+    least = jnp.finfo(at.dtype).eps ** 0.5 * jnp.sum(jnp.abs(up) * (jnp.abs(at) + jnp.abs(after)))
+    if bool(jnp.abs(there) > jnp.abs(off) + least):
+        raise ValueError(
+            f"{caller}: the section's reset leads off its surface, from surface = {off:.3g} to {there:.3g}. Give a symmetry of "
+            "the system that leads the surface to itself, or a surface for which the reset does."
+        )
 
 
 def find_section_orbits(
@@ -191,6 +205,7 @@ def _prepared(
             f"{caller}: the system depends on time, so that an orbit closes after a multiple of a period: use section="
             "hj.Stroboscope(mode, period)."
         )
+    _require_symmetry(caller, section, states[0], checked)
     plain = rolled(without_jacobian(for_terminal_modes(given, extended)))
     section_map = SectionMap(extended, section, len(system.names), step.max_jumps, plain)
     return dataclasses.replace(step, system=system, section=section), section_map, checked

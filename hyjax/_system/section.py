@@ -22,6 +22,11 @@ class Section(eqx.Module):
 
     The surface should not be that of a guard of the mode: states just after a jump need no section, but a `sequence`.
 
+    `reset`: $R(t, x, p)$, shape `(n,)`, optional: the change of the state at each crossing, by a symmetry of the system that
+    leads the surface to itself. A body that travels has no periodic orbit but by a reset that takes back the way, such as
+    `lambda t, x, p: x.at[0].set(0.0)`; by one that exchanges the legs of a walker half a stride is an orbit. `ValueError` from
+    `periodic_orbit` if it leads off the surface.
+
     **Example:**
 
     >>> from hyjax.models import rimless_wheel as wheel
@@ -36,11 +41,11 @@ class Section(eqx.Module):
 
     mode: str = eqx.field(static=True)
     surface: Guard
-    # What a crossing changes: nothing, unless orbits are kept on a level of a conserved quantity.
-    _reset: Reset = unchanged
+    reset: Reset = unchanged
 
     def __check_init__(self):
-        require_function(self.surface, "t, x, params", "Section: surface")
+        for name in ("surface", "reset"):
+            require_function(getattr(self, name), "t, x, params", f"Section: {name}")
 
 
 class Stroboscope(eqx.Module):

@@ -402,6 +402,55 @@ def test_functions_that_ignore_the_time_that_they_hand_on():
     assert hj.phase.phase_response(orbit).residual < 1e-13
 
 
+def thrown(reset):
+    """A ball that travels, with speed u' = (u + p)/2 and rise v' = p - v/2 after a bounce, by the section of its apex."""
+    air = hj.Mode(lambda t, x, p: jnp.stack([x[2], x[3], 0.0, -1.0]), ("x", "y", "u", "v"))
+    bounce = hj.Transition(
+        "air", "air", lambda t, x, p: x[1], lambda t, x, p: jnp.stack([x[0], x[1], (x[2] + p) / 2, p - x[3] / 2])
+    )
+    apex = hj.Section("air", lambda t, x, p: x[3], reset)
+    return hj.ReturnMap(hj.HybridSystem({"air": air}, (bounce,)), section=apex, integrator=ROLLED)
+
+
+HOME = thrown(lambda t, x, p: x.at[0].set(0.0))
+
+
+def test_a_body_that_travels_has_an_orbit_by_a_reset_of_the_section():
+    """It rises by v = 2 p from height 2 p^2, for 4 p; u and v are halved in each bounce."""
+    p = jnp.array(0.8)
+    step = HOME.jacobian(jnp.array([0.3, 2.0, 1.0, 0.0]), p)
+    # From the height y: v' = p + sqrt(2 y)/2, and dy'/dy = v'/(2 sqrt(2 y)), at y = 2 and p = 0.8 1.8/4.
+    assert_allclose(step, np.diag([0, 1.8 / 4, 0.5, 0]), atol=1e-14)
+    orbit = hj.periodic_orbit(HOME, jnp.array([0.0, 2.0, 1.2, 0.0]), p)
+    assert_allclose([*orbit.x, orbit.period], [0, 2 * 0.64, 0.8, 0, 3.2], atol=1e-14)
+    assert_allclose(orbit.multipliers, [0.5, 0.5, 0, 0], atol=1e-13)
+    assert_allclose(jax.jacobian(lambda p: hj.periodic_orbit(orbit.step, orbit.x, p).period)(p), 4, rtol=1e-13)
+
+
+def test_a_symmetry_at_the_section_makes_half_an_orbit_whole():
+    """Van der Pol's oscillator: with x and -x taken for one, the multiplier of half a period is the root of that of the whole."""
+    flow = hj.Mode(lambda t, x, p: jnp.stack([x[1], p * (1 - x[0] ** 2) * x[1] - x[0]]), ("x", "v"))
+    system, p, start = hj.HybridSystem({"flow": flow}, ()), jnp.array(0.3), jnp.array([2.0, 0.0])
+    whole = hj.periodic_orbit(hj.ReturnMap(system, section=hj.Section("flow", lambda t, x, p: x[1])), start, p)
+    turned = hj.Section("flow", lambda t, x, p: -x[1], reset=lambda t, x, p: -x)
+    half = hj.periodic_orbit(hj.ReturnMap(system, section=turned), start, p)
+    assert_allclose([2 * half.period, *half.x], [whole.period, *whole.x], rtol=1e-13, atol=1e-14)
+    assert_allclose(half.multipliers**2, whole.multipliers, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "reset, message",
+    [
+        (lambda t, x, p: x.at[3].add(1.0), "leads off its surface, from surface = 0 to 1"),
+        (lambda t, x, p: x[:2], r"reset must return shape \(4,\)"),
+        (lambda x: x, r"Section: reset must be a function of \(t, x, params\)"),
+    ],
+)
+def test_misuse_of_a_reset(reset, message):
+    with pytest.raises(ValueError, match=message):
+        hj.periodic_orbit(thrown(reset), jnp.array([0.0, 2.0, 1.2, 0.0]), jnp.array(1.0))
+
+
 def test_misuse_of_a_section():
     with pytest.raises(ValueError, match=r"period=0.0 must be positive"):
         hj.Stroboscope("free", 0.0)
