@@ -33,8 +33,9 @@ class Surfaces(eqx.Module):
     """The guards of a mode, and whether they are armed: functions of `(t, x, args)` with values of shape `(guards,)`.
 
     **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
-    many of the last guards are the components of the mode's domain, which have no transition. `guarded`: how many of these, the
-    first, are left only after a guard has fallen, a function of `args`. `unlimited`: the same without the limits, where known.
+    many of the last guards are the components of the mode's domain `inside`, which have no transition. `guarded`: how many of
+    these, the first, are left only after a guard has fallen, a function of `args`. `unlimited`: the same without the limits, where
+    known.
     `at_once`: which guards fire also where the flow begins, `clocks`: which are clocks, functions of `args`; `None` if none is.
     """
 
@@ -42,6 +43,7 @@ class Surfaces(eqx.Module):
     values: Callable
     armed: Callable
     limits: int = eqx.field(static=True, default=0)
+    inside: Callable[[Time, State, PyTree], Guards] | None = None
     guarded: Callable[[PyTree], int | Int[Array, ""]] = lambda args: 0
     unlimited: "Surfaces | None" = None
     at_once: Callable[[PyTree], Mask] | None = None
@@ -79,7 +81,7 @@ class Surfaces(eqx.Module):
             return None if flags is None else lambda args: jnp.concatenate([flags(args), jnp.zeros(limits, bool)])
 
         alone, flags = self if self.count else None, (extended(self.at_once), extended(self.clocks))
-        return Surfaces(self.count + limits, values, armed, limits, guarded, alone, *flags)
+        return Surfaces(self.count + limits, values, armed, limits, domain, guarded, alone, *flags)
 
     def moved(self, by: Guards) -> "Surfaces":
         """The same surfaces with other zeros: `by` is added to the values."""
@@ -247,9 +249,10 @@ def rounding(
     else:
         _, (change,) = _changes(at, surfaces.count, inputs, moves)
         change = jnp.abs(change)
-        if surfaces.limits:
+        if (inside := surfaces.inside) is not None:
             # A limit such as the larger of two numbers may have a kink here, and change only where an input moves the other way.
-            _, (other,) = _changes(lambda inputs: at(inputs)[-surfaces.limits :], surfaces.limits, inputs, -moves)
+            limits = lambda inputs: inside(inputs[0], inputs[1:], args)
+            _, (other,) = _changes(limits, surfaces.limits, inputs, -moves)
             change = change.at[:, -surfaces.limits :].max(jnp.abs(other))
         part = relative / jnp.where(moves > 0, moves, 1)
         noise, error = part @ change, jnp.sum(change, axis=0)
