@@ -33,9 +33,8 @@ class Surfaces(eqx.Module):
     """The guards of a mode, and whether they are armed: functions of `(t, x, args)` with values of shape `(guards,)`.
 
     **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
-    many of the last guards are the components of the mode's domain `inside`, which have no transition. `guarded`: how many of
-    these, the first, are left only after a guard has fallen, a function of `args`. `unlimited`: the same without the limits, where
-    known.
+    many of the last guards are the components of the mode's domain, `inside`, which have no transition. `guarded`: how many of
+    these, the first, are left only after a guard has fallen, a function of `args`. `unlimited`: without the limits, if known.
     `at_once`: which guards fire also where the flow begins, `clocks`: which are clocks, functions of `args`; `None` if none is.
     """
 
