@@ -165,7 +165,7 @@ def fit(
     prior = _prior(prior, unknowns)
     # Kinds that share events would take each other's.
     shared = np.any(np.sum(kinds, axis=0) > 1)
-    within = None if divided or shared or not labels else BESIDE if noise is not None else 0.0
+    within = None if shared or not labels else BESIDE if noise is not None else 0.0
     passes = (model.sequence, model.strides) if isinstance(model, PeriodicOrbit) else model if events else None
     model_of = system, passes, observe, kinds, integrator, longest, max_jumps, divided
 

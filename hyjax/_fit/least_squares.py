@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
+from .._flow.in_step import nothing_owed
 from .._flow.jump import reset
 from .._numerics.linearize import with_columns
 from .._numerics.trees import select, without_tangents
@@ -48,7 +49,7 @@ from .gauss_newton import (
     within_bounds,
     without_free_states,
 )
-from .links import FlowLinks, LinkEnd, MapLinks, Node
+from .links import by_record, FlowLinks, LinkEnd, MapLinks, Node
 from .recording import Links, NONE
 
 # Weights of the gaps, in units of the ratio of a measurement to its deviation.
@@ -135,7 +136,7 @@ class FitProblem(eqx.Module):
         """The start of a record."""
         x = self.start.function(numbers, params)
         z = jnp.pad(x, (0, self.scales.size - 1 - x.size))
-        return Node(time, z, self.start.mode, self.start.way, jnp.array(False))
+        return Node(time, z, self.start.mode, self.start.way, nothing_owed(self.system, z.dtype))
 
     def start_state(self, numbers: Float[Array, " numbers"], time: Time, params: Params) -> Array:
         """The state at the start of a record; of a closed orbit that after its jump."""
@@ -154,26 +155,31 @@ class FitProblem(eqx.Module):
             nothing = 0 * jnp.sum(free.theta)
             first = eqx.tree_at(lambda node: (node.t, node.z), first, (first.t + nothing, first.z + nothing))
             given = nodes * self.scales[: nodes.shape[1]]
-            begin = division and Node(
-                given[:, 0], given[:, 1:], division.mode, division.way, jnp.zeros_like(division.mode, bool)
-            )
+            owed = jax.tree.map(lambda leaf: jnp.zeros((len(nodes), *leaf.shape), leaf.dtype), first.owed)
+            begin = division and Node(given[:, 0], given[:, 1:], division.mode, division.way, owed)
 
-            def follow(node, each):
-                link, own = each
-                found = self.link(select(division.rolled, node, own), link, params)
-                after = self.likely(node, found.node, link)
-                # Free states where another event is owed would lose it.
-                owed = found.node.owed & (found.result == RESULTS.successful)
-                code = choose(owed, RESULTS.simultaneous_guards, found.result)
-                return after, (dataclasses.replace(found, result=code), after)
+            def follow(carry, each):
+                (before, likely, due), (link, own, goes_on, ahead) = carry, each
+                node = select(division.rolled, select(link.joined, before, likely), own)
+                # Events in any order share the node before them; the node after them is behind all their jumps.
+                due = jnp.where(link.joined, due, 0).at[link.kind].max(jnp.where(link.kind >= 0, 1 + link.skip, 0))
+                last = link.joined & ~goes_on
+                found = self.link(node, link, params, jnp.where(last, due, 0))
+                likely = self.likely(node, found, link, last)
+                end, likely = select(goes_on, (node, without_tangents(node)), (found.node, likely))
+                # A free state where another event is owed would lose it.
+                lost = ahead & (end.owed.left > 0) & (found.result == RESULTS.successful)
+                code = choose(lost, RESULTS.simultaneous_guards, found.result)
+                found = dataclasses.replace(found, node=end, result=code)
+                return (without_tangents(node), likely, due), (found, likely)
 
             def follow_on(carry, link):
                 last, before = carry
                 node = select(link.joined, before, last)
                 found = self.link(node, link, params)
                 # Of events in any order, and of those at one time, the last that the model takes.
-                first = (found.node.t < last.t) | (found.node.owed & (found.node.t == last.t))
-                after = select(link.joined & first, last, found.node)
+                more = (found.node.t == last.t) & (found.node.owed.left > last.owed.left)
+                after = select(link.joined & ((found.node.t < last.t) | more), last, found.node)
                 return (after, node), (found, after)
 
             if begin is None:
@@ -181,7 +187,11 @@ class FitProblem(eqx.Module):
                 gaps, fits = jnp.zeros(0, time.dtype), jnp.array(True)
             else:
                 every = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, begin)
-                _, (reached, likely) = jax.lax.scan(follow, without_tangents(first), (links, every))
+                start, goes_on = without_tangents(first), jnp.append(links.joined[1:], False)
+                ahead = jnp.append(links.kind[1:], NONE) != NONE
+                kinds = len(self.link.kinds) if isinstance(self.link, FlowLinks) else 1
+                carry = start, start, jnp.zeros(kinds, links.skip.dtype)
+                _, (reached, likely) = jax.lax.scan(follow, carry, (links, every, goes_on, ahead))
                 ends = jnp.column_stack([reached.node.t, reached.node.z])[:-1]
                 same = (reached.node.mode[:-1] == begin.mode) & (reached.node.way[:-1] == begin.way)
                 gaps, fits = jnp.ravel(ends / self.scales - nodes), jnp.all(same)
@@ -201,10 +211,10 @@ class FitProblem(eqx.Module):
         result = choose(jnp.all(fits) | jnp.any(bad), first_code, RESULTS.unexpected_transition)
         return LinkChain(reached, likely, jnp.ravel(gaps), result)
 
-    def likely(self, before: Node, found: Node, link: Links) -> Node:
-        """A first guess of the node at the end of a link, from the one `before`: what the link `found`, and in its place the
-        coordinates that were measured."""
-        seen, before, found = self.link.measured, *without_tangents((before, found))
+    def likely(self, before: Node, reached: LinkEnd, link: Links, landed: Flag) -> Node:
+        """A first guess of the node at the end of a link, from the one `before`: what the link `reached`, and in its place the
+        coordinates that were measured. **Arguments:** `landed`: whether the node is behind its jump."""
+        seen, before, found = self.link.measured, *without_tangents((before, reached.node))
 
         def measured(z, values, weights):
             for k in range(seen.places.shape[1]):
@@ -212,7 +222,7 @@ class FitProblem(eqx.Module):
                 z = jnp.where((place >= 0) & (weights[k] > 0), z.at[place].set(values[k]), z)
             return z
 
-        z = measured(found.z, link.values, jnp.where(seen.before, link.weights, 0))
+        z = measured(found.z, link.values, jnp.where(seen.before & ~landed, link.weights, 0))
         if link.times.shape[-1]:
             k = jnp.maximum(jnp.sum(link.sample_rows >= 0) - 1, 0)
             z = jnp.where(link.row < 0, measured(z, link.sample_values[k], link.sample_weights[k]), z)
@@ -222,9 +232,10 @@ class FitProblem(eqx.Module):
             likely = jnp.argmax(self.link.kinds[jnp.maximum(link.kind, 0)])
             names, ways = self.system.names, self.system.ways[:, 0]
             sources = jnp.array([names.index(self.system.transitions[k].source) for k in ways])
-            lost = (way < 0) & (link.kind >= 0)
-            mode, way = jnp.where(lost, sources[likely], mode), jnp.where(lost, likely, way)
-        return Node(jnp.where(link.kind == NONE, before.t, link.end), z, mode, way, jnp.array(False))
+            lost = (way < 0) & (link.kind >= 0) & ~(landed & (reached.result == RESULTS.successful))
+            mode = jnp.where(lost, jnp.where(landed, self.link.automaton.target(likely), sources[likely]), mode)
+            way = jnp.where(lost & ~landed, likely, way)
+        return Node(jnp.where(link.kind == NONE, before.t, link.end), z, mode, way, found.owed)
 
     def residuals(self, free: Free, chain: LinkChain) -> Float[Array, " rows"]:
         """$r$: at the ends of links, at samples, and of the prior."""
@@ -257,17 +268,6 @@ class FitProblem(eqx.Module):
         most = lambda each: jnp.max(jnp.where(jnp.isfinite(each), each, 0), axis=tuple(range(each.ndim - 1)), initial=0)
         largest = jnp.maximum(*map(most, ratios))
         return jnp.where(jnp.max(largest) > 0, largest, 1)
-
-
-def by_record(fn: Callable) -> Callable:
-    """`jax.vmap(fn)`. One record alone is no batch, which takes longer to compile."""
-
-    def every(*args):
-        if len(jax.tree.leaves(args)[0]) > 1:
-            return jax.vmap(fn)(*args)
-        return jax.tree.map(lambda leaf: leaf[None], fn(*jax.tree.map(lambda leaf: leaf[0], args)))
-
-    return every
 
 
 class FitSolution(eqx.Module):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padded
+from .._flow.in_step import OwedEvents
 from .._flow.integrator import Integrators
 from .._flow.jump import reset
 from .._flow.simulate import ArcStart, first_arc, follow_arc
@@ -21,19 +22,23 @@ from .._system.system import HybridSystem, Transition
 from .._system.types import Params, State, Time
 from .recording import BEFORE, known_names, Links, NONE
 
+# More events than any link has.
+NEVER = 2**30
+
 Quantities = Float[Array, " quantities"]
 
 
 class Node(eqx.Module):
     """The node at which a link begins: time, state (padded with zeros to the largest dimension of a mode) and mode, just
     before the jump by the `way`; -1 for none. (Hazard: free states just after a jump would lie beside the guard's surface, and
-    fire at once.) `owed`: whether another event was met with that of the jump, and is still to be taken."""
+    fire at once; after events in any order, of which the last is not known, they are there all the same.) `owed`: the events that
+    were met with that of the jump, and are still to be taken after it."""
 
     t: Float[Array, "*links"]
     z: Float[Array, "*links size"]
     mode: Int[Array, "*links"]
     way: Int[Array, "*links"]
-    owed: Bool[Array, "*links"]
+    owed: OwedEvents
 
 
 class LinkEnd(eqx.Module):
@@ -97,6 +102,17 @@ def measured_of(
     return Measured(of_mode, tuple(before), jnp.array(free), jnp.array(has))
 
 
+def by_record(fn: Callable) -> Callable:
+    """`jax.vmap(fn)`. One record alone is no batch, which takes longer to compile."""
+
+    def every(*args):
+        if len(jax.tree.leaves(args)[0]) > 1:
+            return jax.vmap(fn)(*args)
+        return jax.tree.map(lambda leaf: leaf[None], fn(*jax.tree.map(lambda leaf: leaf[0], args)))
+
+    return every
+
+
 class FlowLinks(eqx.Module):
     """Links of a simulation. **Attributes:** `kinds`: for each kind of event the ways that it takes. `max_jumps`: in a link,
     static. `longest`: the time within which an event must come."""
@@ -112,68 +128,81 @@ class FlowLinks(eqx.Module):
     def system(self) -> HybridSystem:
         return self.automaton.system
 
-    def __call__(self, node: Node, link: Links, params: Params) -> LinkEnd:
-        """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`. `simultaneous_guards`:
-        from a node at which another event is owed, which the link would not take."""
+    def __call__(self, node: Node, link: Links, params: Params, due: Int[Array, " kinds"] | None = None) -> LinkEnd:
+        """The link from a node. `no_crossing`: no event of its kind within the integrator's `max_time`. **Arguments:** `due`: how
+        many events of each kind come from the node to that of the end, which is then behind the jumps of all; 0 for the node
+        before the jump of the link's own event."""
         event, count = link.kind >= 0, link.times.shape[-1]
-        wanted = self.kinds[jnp.maximum(link.kind, 0)] & event
+        own = jnp.where(jnp.arange(len(self.kinds)) == link.kind, 1 + link.skip, jnp.where(event, 0, NEVER))
         longest, real = jnp.where(event, self.longest, 0), jnp.append(jnp.array(True), link.sample_rows >= 0)
         # Between two events a sample is at the same part of the interval: the recorded one and that of the model.
         parts = jnp.append(jnp.zeros((), link.times.dtype), link.times - link.start)
         parts = parts / jnp.where(event & (link.end > link.start), link.end - link.start, 1)
-        jumps = (node.way >= 0) & (link.kind != NONE)
-        way = jnp.maximum(node.way, 0)
-        z = (
-            jnp.where(jumps, self.automaton.jump(node.t, node.z, way, params), node.z)
-            if self.automaton.system.transitions
-            else node.z
-        )
-        begin = node.t, z, jnp.where(jumps, self.automaton.target(way), node.mode)
+        begin = select(link.kind == NONE, node, self.landed(node, params))
+        all_due = jnp.zeros_like(own) if due is None else due
+        grouped = jnp.any(all_due > 0)
+        if due is not None:
+            real, parts = jnp.append(real, grouped), jnp.append(parts, 0)
 
         def one(carry, each):
             now, met, code = carry
             k, part, there = each
-            first = k == 0
+            first, group = k == 0, k > count
             time = node.t + part * jnp.where(event, met - node.t, 1)
-            until = jnp.where(first, node.t + longest, jnp.maximum(time, now[0]))
-            last, hits, before = self._advance(now, until, wanted & first, jnp.where(first, 1 + link.skip, 1), params)
+            until = jnp.where(first | group, node.t + longest, jnp.maximum(time, now.t))
+            wanted = jnp.where(first, own, jnp.where(group, all_due, NEVER))
+            last, hits, before = self._advance(select(group, begin, now), until, wanted, link.kind, params)
             code = choose((code == RESULTS.successful) & there, last.result, code)
-            here = last.t, last.z, last.mode
+            here = Node(last.t, last.z, last.mode, jnp.full_like(node.way, -1), last.instant.owed)
             after = select(first, begin, here), jnp.where(first, last.t, met), code
-            return after, (here, hits, before, self.measured(here[2], here[0], here[1], params))
+            return after, (here, hits, before, self.measured(here.mode, here.t, here.z, params))
 
-        code = choose(node.owed & (link.kind != NONE), RESULTS.simultaneous_guards, RESULTS.successful)
-        # First to the event, then through the samples: one loop, so that the flow is compiled once.
-        (_, _, code), rows = jax.lax.scan(one, (begin, node.t, code), (jnp.arange(1 + count), parts, real))
-        (end, hits, before, ending), sampled = (jax.tree.map(lambda leaf, k=k: leaf[k], rows) for k in (0, -1))
-        ending = jnp.where(self.measured.before, self.measured(before.mode, end[0], before.z, params), ending)
-        result = choose(event & (hits <= link.skip) & (code == RESULTS.successful), RESULTS.no_crossing, code)
-        absent = jnp.any((link.weights > 0) & ~self.measured.known[end[2]])
-        absent = absent | jnp.any((link.sample_weights > 0) & ~self.measured.known[rows[0][2][1:]])
+        # First to the event, then through the samples, and to the last of those that are due: one loop, so that the flow is
+        # compiled once.
+        (_, _, code), rows = jax.lax.scan(
+            one, (begin, node.t, RESULTS.successful), (jnp.arange(len(parts)), parts, real)
+        )
+        (end, hits, before, ending), sampled, (passed, taken, *_) = (
+            jax.tree.map(lambda leaf, k=k: leaf[k], rows) for k in (0, count, -1)
+        )
+        ending = jnp.where(self.measured.before, self.measured(before.mode, end.t, before.z, params), ending)
+        short = (event & jnp.any(hits < own)) | (grouped & jnp.any(taken < all_due))
+        result = choose(short & (code == RESULTS.successful), RESULTS.no_crossing, code)
+        absent = jnp.any((link.weights > 0) & ~self.measured.known[end.mode])
+        absent = absent | jnp.any((link.sample_weights > 0) & ~self.measured.known[rows[0].mode[1 : 1 + count]])
         result = choose(absent & (result == RESULTS.successful), RESULTS.unexpected_transition, result)
         result = choose(link.kind == NONE, RESULTS.successful, result)
-        t, z, mode = sampled[0]
-        after = select(event, before, Node(t, z, mode, jnp.full_like(node.way, -1), jnp.array(False)))
-        return LinkEnd(select(link.kind == NONE, node, after), ending, rows[3][1:], result)
+        after = select(link.kind == NONE, node, select(event, before, sampled[0]))
+        return LinkEnd(select(grouped, passed, after), ending, rows[3][1 : 1 + count], result)
+
+    def landed(self, node: Node, params: Params) -> Node:
+        """The node after its jump, if there is one."""
+        if not self.system.transitions:
+            return node
+        way = jnp.maximum(node.way, 0)
+        z, mode = self.automaton.jump(node.t, node.z, way, params), self.automaton.target(way)
+        return select(node.way >= 0, Node(node.t, z, mode, jnp.full_like(way, -1), node.owed), node)
 
     def _advance(
-        self, begin: tuple, until: Time, wanted: Bool[Array, " ways"], count: Int[Array, ""] | int, params: Params
-    ) -> tuple[ArcStart, Int[Array, ""], Node]:
-        """Arcs from time, state and mode until a time, or until the event of the number `count` among those that are `wanted`,
-        with the jump there. **Returns:** the next arc's start, the number of events met, and the node before the last of
-        them."""
-        automaton, (t, z, mode) = self.automaton, begin
-        start = first_arc(automaton, z, mode, t, until)
+        self, begin: Node, until: Time, wanted: Int[Array, " kinds"], kind: Int[Array, ""], params: Params
+    ) -> tuple[ArcStart, Int[Array, " kinds"], Node]:
+        """Arcs from a node that has landed until a time, or until as many events of each kind as are `wanted` were met, with the
+        jump of the last. **Returns:** the next arc's start, the number of events met, and the node before the last of
+        `kind`."""
+        automaton = self.automaton
+        start = first_arc(automaton, begin.z, begin.mode, begin.t, until)
+        start = eqx.tree_at(lambda each: each.instant.owed, start, begin.owed)
 
         def one(carry, k):
             now, hits, before = carry
             after, row = follow_arc(automaton, now, k == self.max_jumps, start, until, params, self.integrator)
-            hit = row.jumped & (row.way >= 0) & wanted[jnp.maximum(row.way, 0)]
-            at_hit = Node(row.end, row.x_end, row.mode, row.way, after.instant.owed.left > 0)
-            return after, hits + hit.astype(hits.dtype), select(hit, at_hit, before)
+            met = row.jumped & (row.way >= 0) & self.kinds[:, jnp.maximum(row.way, 0)]
+            at_hit = Node(row.end, row.x_end, row.mode, row.way, after.instant.owed)
+            hit = met[jnp.maximum(kind, 0)] & (kind >= 0)
+            return after, hits + met.astype(hits.dtype), select(hit, at_hit, before)
 
-        going = lambda carry: ~carry[0].done & (carry[1] < count)
-        carry = start, jnp.array(0), Node(t, z, mode, jnp.full_like(mode, -1), jnp.array(False))
+        going = lambda carry: ~carry[0].done & jnp.any(carry[1] < wanted)
+        carry = start, jnp.zeros_like(wanted), begin
         if self.integrator.loop == "lax":
             step = lambda carry: (one(carry[0], carry[1]), carry[1] + 1)
             return jax.lax.while_loop(lambda carry: going(carry[0]), step, (carry, jnp.array(0)))[0]
@@ -202,7 +231,8 @@ class MapLinks(eqx.Module):
         assert self.step.sequence is not None
         return self.step.system.way(self.step.system.route(self.step.sequence)[-1])
 
-    def __call__(self, node: Node, link: Links, params: Params) -> LinkEnd:
+    def __call__(self, node: Node, link: Links, params: Params, due: Array | None = None) -> LinkEnd:
+        """A pass from a node. **Arguments:** `due`: not used, there is one event in a pass."""
         step, n = self.step, self.step.system.mode(self.step.mode).dimension
         first, mode = node.z[:n], jnp.full_like(node.mode, step.system.number(step.mode))
         if step.sequence is None:
@@ -220,6 +250,6 @@ class MapLinks(eqx.Module):
         if step.sequence is not None and any(self.measured.early):
             ending = jnp.where(self.measured.before, self.measured(mode, t, pad(before), params), ending)
         none = link.kind == NONE
-        reached = select(none, node, Node(t, pad(before), mode, way, jnp.array(False)))
+        reached = select(none, node, Node(t, pad(before), mode, way, node.owed))
         samples = jnp.zeros((link.times.shape[-1], ending.size), ending.dtype)
         return LinkEnd(reached, ending, samples, choose(none, RESULTS.successful, through.result))

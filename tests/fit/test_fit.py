@@ -361,6 +361,39 @@ def test_events_of_two_kinds_at_one_time():
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("named", [True, False])
+def test_events_at_one_time_with_free_states(named):
+    """Strikes of both clocks at every second time, in either order of rows; and as strikes of any clock, of which the model has
+    the second one later. By the linear least squares of each clock alone."""
+    k, n = np.arange(1, 5), np.arange(1, 3)
+    first, second = k + 1e-3 * np.array([0.3, 0.8, -1, -0.4]), np.array([1.9995, 4.0005])
+    if not named:
+        first[1], second[0] = second[0], first[1]
+    rows = np.argsort(np.append(first, second))
+    times, kinds = np.append(first, second)[rows], np.repeat([0, 1], [4, 2])[rows]
+    labels = list(kinds) if named else ["*"] * 6
+    found = fit_strikes(times, labels, [0.98, 2.03], shooting=hj.MultipleShooting())
+    assert found.result == "successful" and found.matching == (((), ()),)
+    assert_allclose(found.values, [k @ first / (k @ k), n @ second / (n @ n)], rtol=1e-10)
+    assert_allclose(found.standard_errors, 1e-3 / np.sqrt([k @ k, n @ n]), rtol=1e-8)
+
+
+@pytest.mark.medium
+def test_one_of_two_events_at_one_time_is_recorded():
+    """Both clocks have one period, and only the first is heard; an event of the other that is owed is not lost. With free states
+    there is a code."""
+    system = hj.HybridSystem(
+        {"run": hj.Mode(lambda t, x, p: jnp.stack([1 / p, 1 / p]), ("u", "v"))}, CLOCKS.transitions
+    )  # fmt: skip
+    k, times = np.arange(1, 5), np.array([1.0003, 2.0008, 2.999, 3.9996])
+    found = fit_strikes(times, [0] * 4, 0.98, system)
+    assert found.result == "successful"
+    assert_allclose(found.values, [k @ times / (k @ k)], rtol=1e-10)
+    found = fit_strikes(times, [0] * 4, 0.98, system, shooting=hj.MultipleShooting())
+    assert found.result == "simultaneous_guards"
+
+
+@pytest.mark.medium
 def test_a_guess_with_the_other_order_of_events():
     """1.1 and 1.02 for 1 and 1.08."""
     found = fit_clocks(np.arange(1, 4) * 1.0, np.arange(1, 4) * 1.08, [1.1, 1.02])
