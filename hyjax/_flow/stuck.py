@@ -27,6 +27,8 @@ from .surfaces import guarded_limits, Guards, Mask
 # The longest cycle of arcs whose durations are compared, and the number of durations for three such cycles.
 CYCLE = 4
 MEMORY = 3 * CYCLE
+# An arc between events in step, or nearly, takes less than this share of its cycle.
+STEP = 1e-8
 Durations = Float[Array, " arcs"]
 
 
@@ -80,7 +82,8 @@ def _accumulate(durations: Durations, time_rounding: Scalar, unseen: Guards) -> 
 
     Three successive cycles, of one to `CYCLE` arcs, are each shorter than the one before, by the ratio $\rho$ at most. All arcs
     to come then take $\rho/(1 - \rho)$ times as long as the last cycle. Either that is within the rounding of time. Or a guard
-    falls, within rounding of its surface, so that it would pass below it unseen, and the arc is expected to be that short.
+    falls, within rounding of its surface, so that it would pass below it unseen, and the arc is expected to be that short; not
+    one between events in step.
 
     **Arguments:** `time_rounding`: the rounding error of the time. `unseen`: the time that each guard which falls at the start
     of the arc needs for its rounding error; 0 for the others.
@@ -91,7 +94,9 @@ def _accumulate(durations: Durations, time_rounding: Scalar, unseen: Guards) -> 
         ratio = jnp.maximum(last / jnp.where(before > 0, before, 1), before / jnp.where(first > 0, first, 1))
         shrinks = (last < before) & (before < first)
         short = last * ratio <= time_rounding * (1 - ratio)
-        zeno = zeno | (shrinks & (short | jnp.any(durations[length - 1] * ratio < 4 * unseen)))
+        lasts = durations[length - 1] > STEP * last
+        soon = lasts & jnp.any(durations[length - 1] * ratio < 4 * unseen)
+        zeno = zeno | (shrinks & (short | soon))
     return zeno
 
 

@@ -272,6 +272,18 @@ def test_a_hose_that_more_than_suffices():
     assert_allclose(run.x, [3, -1.5], rtol=1e-13)
 
 
+def test_pairs_of_events_are_no_accumulation():
+    """Two guards fall at 1 and at 1.5, one of them later by little or not at all, another at 1.52, and one at 3."""
+    once = lambda x, late: -(x - 1 - late) * (x - 1.25) * (x - 1.5 - late)
+    guards = (lambda t, x, p: once(x[0], 0), lambda t, x, p: once(x[0], p), lambda t, x, p: 1e-4 * (1.52 - x[0]))
+    line = hj.Mode(lambda t, x, p: jnp.ones(1), ("x",))
+    ways = [hj.Transition("line", "line", guard, same) for guard in (*guards, lambda t, x, p: 3 - x[0])]
+    system, late = hj.HybridSystem({"line": line}, ways), jnp.array([0, 1e-14, 1e-13, 1e-12])
+    run = lambda p: hj.simulate(system, jnp.zeros(1), p, mode="line", t1=4.0, integrator=ROLLED, throw=False)
+    runs = jax.jit(jax.vmap(run))(late)
+    assert set(codes(runs)) == {"successful"} and np.all(runs.jumps == 6)
+
+
 @pytest.mark.medium
 def test_the_twisting_algorithm():
     """x'' = -2 sign x - sign x', about any point, spirals into it in finite time through four modes (closed form)."""

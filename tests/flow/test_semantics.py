@@ -176,6 +176,25 @@ def test_first_falling_root_of_a_cubic():
     assert np.all(np.abs(met.t - expected)[~none] <= slack[~none])
 
 
+def test_the_falling_root_of_a_cubic_that_has_risen():
+    """The same cubics with the other sign: below zero at the start, above it at the end of the step, and falling in between."""
+    rng = np.random.default_rng(2)
+    roots = np.sort(np.concatenate([rng.uniform(-2, 30, (100, 3)), 10 + rng.normal(size=(100, 3)) * 0.05]), axis=1)
+    roots = np.concatenate([roots, 10 + np.outer(10.0 ** -np.arange(1, 4), [-1, 0, 3])])
+    met = flow(leave(line, 1, lambda *inputs: -polynomial(*inputs)), jnp.zeros((len(roots), 1)), jnp.asarray(roots))
+    a, b, c = roots.T
+    assert np.all(np.asarray(met.result == RESULTS.no_crossing)[b < 0])
+    slack = 1e-14 * (np.abs(a * b * c / ((b - a) * (c - b))) + np.abs(b))
+    assert np.all(np.abs(met.t - b)[b > 0] <= slack[b > 0])
+
+
+def test_a_dip_from_a_crest():
+    """k (-2, 3, 6) are the roots of a cubic that is largest at the start, positive, where its rate is zero to the last bit."""
+    k = 10.0 ** np.arange(-5, 2)
+    met = flow(leave(line, 1, lambda *inputs: -polynomial(*inputs)), jnp.zeros((k.size, 1)), np.outer(k, [-2.0, 3, 6]))
+    assert_allclose(met.t, 3 * k, rtol=1e-13)
+
+
 @pytest.mark.medium
 def test_dip_of_any_depth():
     """(y - q)^2 - d is positive at both ends of the step, and negative for a time 2 sqrt(d) within it; no event for d < 0."""
