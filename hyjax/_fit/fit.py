@@ -34,7 +34,7 @@ from .fitted import Fitted, fitted_of, misfit_words
 from .gauss_newton import Free
 from .least_squares import Division, FitProblem, RecordStart, solve, TINY
 from .links import FlowLinks, MapLinks, measured_of
-from .recording import BESIDE, code_of_times, Links, links_of, Matching, Recording, recording, ways_of
+from .recording import BESIDE, code_of_record, Links, links_of, Matching, Recording, recording, ways_of
 
 Data = Any
 
@@ -105,9 +105,10 @@ def fit(
     parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, or the model
     has more of a recorded kind, not under `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an
     event of the data has none in the model. Under `jit` and `vmap` times that are NaN at the end of a record are no rows; one
-    before the end is `nonfinite`, and times that do not increase are `unmatched_events`. `ValueError` for data that do not fit:
-    the message names the column or the number. A warning, not under `jit`, where residuals are too large for `noise`, or where
-    those of a deviation that is estimated are correlated, as those of an orbit of twice the period, which alternate.
+    before the end is `nonfinite`, as is a deviation that is not positive, and times that do not increase are `unmatched_events`.
+    `ValueError` for data that do not fit: the message names the column or the number. A warning, not under `jit`, where residuals
+    are too large for `noise`, or where those of a deviation that is estimated are correlated, as those of an orbit of twice the
+    period, which alternate.
 
     **Example:**
 
@@ -183,8 +184,8 @@ def fit(
     with working("fitting: compiling"):
         found = _matched(solved, records, labels, guesses)
     for each in records:
-        if is_traced(each.values):
-            code = code_of_times(jnp.asarray(each.values[:, 0]), times[0])
+        if is_traced([each.values, each.weights]):
+            code = code_of_record(each, times[0])
             found = dataclasses.replace(found, result=choose(code == RESULTS.successful, found.result, code))
     if not is_traced(found) and _ended(found):
         for words in misfit_words(found):
@@ -454,13 +455,14 @@ def _prior(prior: Bounds, unknowns) -> tuple | None:
     leaves = jax.tree.leaves(unknowns.params)
     for i, pair in zip(unknowns.free, pairs_of(prior, len(unknowns.free), "fit", "prior"), strict=True):
         shape = jnp.shape(leaves[i])
-        if pair is not None and not np.all(np.asarray(pair[1]) > 0):
+        if pair is not None and not is_traced(pair[1]) and not np.all(np.asarray(pair[1]) > 0):
             raise ValueError(f"fit: prior={pair} must be (mean, deviation) with a positive deviation.")
         if pair is not None and not is_traced(pair[0]) and not np.all(np.isfinite(np.asarray(pair[0]))):
             raise ValueError(f"fit: prior={pair} must be (mean, deviation) with a finite mean.")
         own = (leaves[i], jnp.inf) if pair is None else pair
         mean.append(jnp.ravel(jnp.broadcast_to(jnp.asarray(own[0], unknowns.scale.dtype), shape)))
-        weight.append(jnp.ravel(jnp.broadcast_to(1 / jnp.asarray(own[1], unknowns.scale.dtype), shape)))
+        deviation = jnp.asarray(own[1], unknowns.scale.dtype)
+        weight.append(jnp.ravel(jnp.broadcast_to(jnp.where(deviation > 0, 1 / deviation, jnp.nan), shape)))
     return jnp.concatenate(mean) / unknowns.scale, jnp.concatenate(weight) * unknowns.scale
 
 
@@ -468,7 +470,7 @@ def _check_count(
     records: Sequence[Recording], prior: tuple | None, start: Mapping[str, Any], count: int, closed: bool
 ) -> None:
     """`ValueError` for more unknowns than residuals. **Arguments:** `count`: of the parameters."""
-    if is_traced([each.weights for each in records]):
+    if is_traced(([each.weights for each in records], prior)):
         return
     rows = sum(int(np.sum(np.asarray(each.weights) > 0)) for each in records)
     rows += 0 if prior is None else int(np.sum(np.asarray(prior[1]) > 0))

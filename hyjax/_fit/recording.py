@@ -93,7 +93,7 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
     if hasattr(data, "to_numpy") and hasattr(data, "columns"):
         data = {str(name): data[name].to_numpy() for name in data.columns}
     if not isinstance(data, Mapping):
-        times = library_of(*jax.tree.leaves(data)).asarray(data)
+        times = data if isinstance(data, np.ma.MaskedArray) else library_of(*jax.tree.leaves(data)).asarray(data)
         if times.ndim != 1:
             raise ValueError(
                 f"fit: data of shape {times.shape} has no names. Give the times of events, shape (events,), or a table, such as "
@@ -203,6 +203,14 @@ def recording(
 
 
 def _numbers(column: Any, name: str, dtype) -> Array | np.ndarray:
+    if isinstance(column, np.ma.MaskedArray):
+        column = np.where(np.ma.getmaskarray(column), np.nan, column.data)
+    own = getattr(column, "dtype", None)
+    if isinstance(own, np.dtype) and own.kind in "cmM":
+        raise ValueError(
+            f"fit: the column {name!r} is of {own}. Give real numbers; of instants the time since a start in the system's unit, "
+            "such as column / np.timedelta64(1, 's')."
+        )
     try:
         return library_of(column).asarray(column if isinstance(column, jax.Array) else np.asarray(column, float), dtype)
     except (TypeError, ValueError):
@@ -232,14 +240,16 @@ def _check_times(time: Array | np.ndarray, start: float) -> None:
         raise ValueError(f"fit: the time {known[0]} is before the start t0={start}.")
 
 
-def code_of_times(time: Array, start: Any) -> RESULTS:
-    """The code of the times of a record that are traced, and so were not checked: `nonfinite` for one that is not finite before
-    one that is, or is infinite; `unmatched_events` for one before that of the row above, or before the start."""
+def code_of_record(record: Recording, start: Any) -> RESULTS:
+    """The code of the numbers of a record that are traced, and so were not checked: `nonfinite` for a time that is not finite
+    before one that is, or is infinite, and for a deviation that is not positive; `unmatched_events` for a time before that of the
+    row above, or before the start."""
+    time, sizes = jnp.asarray(record.values[:, 0]), jnp.asarray(record.weights)
     finite = jnp.isfinite(time)
     hole = jnp.any(jnp.isinf(time)) | ~finite[0] | jnp.any(finite[1:] & ~finite[:-1])
     turned = jnp.any(jnp.diff(time) < 0) | (time[0] < start)
     code = choose(turned, RESULTS.unmatched_events, RESULTS.successful)
-    return choose(hole, RESULTS.nonfinite, code)
+    return choose(hole | ~jnp.all(jnp.isfinite(sizes) & (sizes >= 0)), RESULTS.nonfinite, code)
 
 
 def _check_units(units: Mapping[str, str], system: HybridSystem, params: Params) -> None:
@@ -255,7 +265,7 @@ def _check_units(units: Mapping[str, str], system: HybridSystem, params: Params)
 def _label(given: Any) -> Any:
     """`None` of a sample; `ANY` of any event; else a name, or the number of a transition."""
     # That which is not equal to itself is NaN; pandas has one whose comparison has no truth.
-    if given is None or str(given) in ("nan", "<NA>", "NaT"):
+    if given is None or given is np.ma.masked or str(given) in ("nan", "<NA>", "NaT"):
         return None
     if isinstance(given, bool | np.bool_):
         return ANY if given else None
@@ -289,7 +299,8 @@ def _weights(noise: Any, name: str, used: list[str], column: Array | np.ndarray,
         raise ValueError(f"fit: noise= of {name!r} has the shape {deviation.shape}, and the record {rows} rows.")
     if xp is np and not np.all(deviation > 0):
         raise ValueError(f"fit: noise={noise} of {name!r} must be positive.")
-    return xp.broadcast_to(1 / deviation, (rows,))
+    # A weight of zero would be that of a row without a measurement.
+    return xp.broadcast_to(xp.where(deviation > 0, 1 / deviation, np.nan), (rows,))
 
 
 def ways_of(label: Any, system: HybridSystem) -> Bool[np.ndarray, " ways"]:

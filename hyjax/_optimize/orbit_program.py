@@ -132,7 +132,8 @@ def pairs_of(pairs: Bounds, count: int, caller: str, name: str) -> list:
         return [None] * count
     require_kind(pairs, Iterable, caller, name, "a pair (low, high), or a list of pairs")
     given = list(pairs)
-    pair = len(given) == 2 and all(each is None or np.ndim(each) == 0 for each in given)
+    number = lambda each: each is None or not (isinstance(each, tuple | list) or np.ndim(each))
+    pair = len(given) == 2 and all(map(number, given))
     if count == 1 and pair and given != [None, None]:
         given = [tuple(given)]
     # The ends of a pair may have unlike shapes.

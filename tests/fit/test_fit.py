@@ -730,6 +730,27 @@ def test_traced_times_that_are_no_record():
     assert codes.tolist() == [int(getattr(hj.RESULTS, name)._value) for name in names]
 
 
+@pytest.mark.medium
+def test_traced_deviations_that_are_none():
+    """Of the data, also of one row alone, and of the prior."""
+    times, good = jnp.asarray(impacts(6)), np.full(6, 1e-3)
+    sets = np.stack([good, *(np.append(good[:5], wrong) for wrong in (-1e-3, np.nan, 0.0))])
+    code = lambda **options: fit_ball(times, throw=False, **options).result._value
+    names = [int(getattr(hj.RESULTS, name)._value) for name in ("successful", "nonfinite", "nonfinite", "nonfinite")]
+    assert jax.jit(jax.vmap(lambda noise: code(noise=noise)))(jnp.asarray(sets)).tolist() == names
+    prior = lambda deviation: code(noise=1e-3, prior=[(9.8, deviation), None])
+    assert jax.jit(jax.vmap(prior))(jnp.array([0.1, -0.1, np.nan, 0.0])).tolist() == names
+
+
+def test_masked_numbers_are_not_measured():
+    events = np.ma.masked_array(["flight"] * 3, [True, False, False])
+    heights = np.ma.masked_array([0.95, 99.0, 99.0], [False, True, True])
+    data = {"time": [0.1, *impacts(2)], "event": events, "y": heights}
+    found = fit_ball(data, noise={"time": 1e-3, "y": 1e-2}, throw=False)
+    assert found.result == "successful" and int(found.degrees) == 1
+    assert np.isfinite(found.residuals[0]).tolist() == [[False, True], [True, False], [True, False]]
+
+
 def test_a_density_where_nothing_happens(of_times):
     """Gravity that points up: no impact, and no density."""
     assert np.isnan(of_times.log_density(jnp.array([-9.81, 0.8])))
@@ -778,6 +799,10 @@ def test_reverse_mode_and_single_precision():
         ({"time": [0.1, 0.2], "y": [1.0, 1.0], "y (m)": [1.0, 1.0]}, {}, "two columns have the name 'y'"),
         ([0.4, 1.1], {"max_iterations": 0}, "max_iterations=0"),
         ([], {}, "no rows"),
+        (np.array([0.4, 1.1]) + 0j, {}, "'time' is of complex128"),
+        (jnp.array([0.4, 1.1], complex), {}, "'time' is of complex128"),
+        ({"time": np.array([400, 1100], "m8[ms]"), "y": [1.0, 1.0]}, {}, "'time' is of timedelta64"),
+        (np.ma.masked_array([0.4, 1.1], [False, True]), {}, r"time\[1\] is not finite"),
         ([0.4, 1.1], {"prior": [(np.nan, 0.1), None], "noise": 1.0}, "with a finite mean"),
         ([0.4, 1.1], {"starts": [[9.0, 0.7], [9.0, np.nan]]}, r"starts\[1\] = .* is not finite"),
         ([0.4, 1.1], {"t0": np.nan}, "t0=nan must be a finite time"),
