@@ -35,11 +35,25 @@ ENDS = {
 # what is conserved. And the number of gaits that move, each some 15 kB.
 Start = list[float] | None
 RUN = [3.60468264544, 0.87685476543, 0, -0.69896392889, 0.69896392889, -0.1761087948, -0.1761087948, 0, 0]
+# At its highest point in flight; all legs turn at one rate.
+BOUND = [
+    5.72818422858,
+    0.90040401333,
+    0,
+    0,
+    -0.02751395363,
+    *2 * [-0.6144442309, 0.6144442309],
+    *4 * [4.39812614275],
+    0,
+    0,
+    0,
+    0,
+]
 FAMILIES: dict[str, list[tuple[Start, int, tuple[float, float]]]] = {
     "biped_slip": [(None, 2, (1.0, 1.4)), (RUN, 2, (2.0, 20.0))],
     "geyer_walker": [(None, 2, (1.03, 1.08))],
     "jerboa": [(None, 1, (2.0, 12.0))],
-    "quadruped_slip": [(None, 1, (10.0, 25.0))],
+    "quadruped_slip": [(None, 1, (10.0, 25.0)), (BOUND, 2, (10.0, 25.0))],
 }
 MOVING = 8
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
