@@ -67,8 +67,8 @@ class NonsmoothForm(Shown):
     `parameter`: of the point.
 
     Where the exponent is 1 `jacobians` are those of both sides, by which Feigin's rules decide: `persists` where both together
-    have an even number of real eigenvalues above 1, and orbits of twice the period where that of those below -1 is odd. At a
-    corner the state is that just after the closing jump.
+    have an even number of real eigenvalues above 1, and an orbit of twice the period, with one stride on either side, where that
+    of those below -1 is odd. At a corner the state is that just after the closing jump.
 
     **Example:**
 
@@ -155,8 +155,7 @@ def nonsmooth_form(kind: str, unfolding: Unfolding, v: Array, touch: Touch) -> N
     moves = push > NONE and np.max(np.abs(columns[:n, -1])) > NONE
     exponent = 1.0 if kind == "grazing-sliding" else 0.5 if moves else 1.5
     persists = exponent == 1.5 or gain > (0 if exponent == 0.5 else -1)
-    side = f"{name} {'>' if (rate > 0) != persists else '<'} {value:.6g}"
-    words = _words(exponent, jacobian, beta, slope, persists, side)
+    words = _words(exponent, jacobian, beta, slope, persists, _sides(name, rate, value))
     return NonsmoothForm(kind, exponent, jacobian, beta, slope, rate, gain, persists, words, value, name)
 
 
@@ -171,8 +170,9 @@ def _of_corner(unfolding: Unfolding, v: Array, touch: Touch, name: str, value: f
     beta = jump if jumps else (columns[:n, :n] - other[:, :n]) @ slope / (slope @ slope)
     gain = float(slope @ np.linalg.solve(np.eye(n) - jacobian, beta))
     exponent, persists = (0.0, False) if jumps else (1.0, gain > UNDECIDED - 1)
-    side = f"{name} {'>' if (rate > 0) != persists else '<'} {value:.6g}"
-    words = _words(exponent, jacobian, beta, slope, persists, side, "where the guard has fired at once")
+    words = _words(
+        exponent, jacobian, beta, slope, persists, _sides(name, rate, value), "where the guard has fired at once"
+    )
     return NonsmoothForm("corner", exponent, jacobian, beta, slope, rate, gain, persists, words, value, name)
 
 
@@ -270,11 +270,28 @@ def _columns(unfolding: Unfolding, v: Array, touch: Touch, sliding: bool) -> tup
     return columns, slope, *sizes
 
 
+def _sides(name: str, rate: float, value: float) -> dict[bool, str]:
+    """The parameters on the branch's side of the point, on which the guard is positive, and on the other."""
+    return {own: f"{name} {'>' if (rate > 0) == own else '<'} {value:.6g}" for own in (True, False)}
+
+
+def _doubled(jacobian: np.ndarray, beta: np.ndarray, slope: np.ndarray, sides: dict[bool, str]) -> str:
+    r"""The orbit of twice the period with one stride on either side, in words: its first state off the branch is
+    $z = -(I - D_2 D)^{-1} \beta\,e\,\delta$ with $D_2 = D - \beta h$, and $H = e\,\delta + h z$ is positive."""
+    lap = (jacobian - np.outer(beta, slope)) @ jacobian
+    multipliers = np.linalg.eigvals(lap)
+    if np.min(np.abs(multipliers - 1)) < UNDECIDED:
+        return ""
+    own = bool(1 - slope @ np.linalg.solve(np.eye(len(lap)) - lap, beta) > 0)
+    return f" for {sides[own]}, {'stable' if np.all(np.abs(multipliers) < 1) else 'unstable'}"
+
+
 def _words(
-    exponent: float, jacobian: np.ndarray, beta: np.ndarray, slope: np.ndarray, persists: bool, side: str,
+    exponent: float, jacobian: np.ndarray, beta: np.ndarray, slope: np.ndarray, persists: bool, sides: dict[bool, str],
     which: str = "that slides",
 ) -> str:  # fmt: skip
-    """What happens at the point. `side`: that of the orbit at which the guard fires. `which`: orbit is that."""
+    """What happens at the point. `which`: orbit is that at which the guard fires."""
+    side = sides[not persists]
     if exponent == 0:
         return f"the return map jumps: the orbit exists for {side}, and none near it beyond"
     if exponent == 1.5:
@@ -287,7 +304,7 @@ def _words(
         below = sum(int(np.sum((np.abs(each.imag) < 1e-9) & (each.real < -1))) for each in spectra)
         words = f"persistence: {'a stable' if stable[1] else 'an unstable'} orbit {which} for {side}"
         words = words if persists else f"nonsmooth fold: the orbit and one {which} for {side}, neither beyond"
-        return words + "; also orbits of twice the period" * (below % 2)
+        return f"{words}; also orbits of twice the period{_doubled(jacobian, beta, slope, sides)}" if below % 2 else words
     words = f"persistence: an unstable orbit with impacts for {side}"
     words = (
         words if persists else f"nonsmooth fold: the orbit and an unstable one with impacts for {side}, neither beyond"

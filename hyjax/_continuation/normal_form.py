@@ -280,8 +280,8 @@ class NormalForm(Shown):
     - `resonance-1:3`: $z \mapsto e^{2\pi i/3} z + b\,\bar z^2 + c\,z |z|^2$. `resonance-1:4`: $z \mapsto i z + c\,z |z|^2 +
       d\,\bar z^3$, with $A_0 = -i c / |d|$.
     - `fold-flip`, $w_1$ of the multiplier 1; `fold-neimark-sacker` and `flip-neimark-sacker`, with $(z, \bar z, w)$;
-      `double-neimark-sacker`; a branch point or doubling of several multipliers: all resonant monomials, by name of the equation
-      and exponents. The rows of pairs are divided by their multiplier.
+      `double-neimark-sacker`, the pair of the smaller angle first; a branch point or doubling of several multipliers: all
+      resonant monomials, by name of the equation and exponents. The rows of pairs are divided by their multiplier.
 
     A coefficient depends on the length of the eigenvectors: here those of the variations of the state just after the jump that
     closes the orbit, in the units of the coordinates, have length 1 and a positive largest entry. In coordinates with the
@@ -487,7 +487,8 @@ def critical_multipliers(kind: str, spectrum: np.ndarray, rank: int = 1) -> np.n
     }  # fmt: skip
     if kind not in exact:
         last = {"fold-neimark-sacker": [1], "flip-neimark-sacker": [-1]}.get(kind, [])
-        exact[kind] = [*pairs[0], *last, *(pairs[1] if kind == "double-neimark-sacker" else [])]
+        both = sorted(pairs[:2], key=lambda pair: np.angle(pair[0]))
+        exact[kind] = [mu for pair in both for mu in pair] if kind == "double-neimark-sacker" else [*pairs[0], *last]
     return np.array(exact[kind], complex)
 
 

@@ -82,7 +82,7 @@ def test_what_attracts_beyond_by_the_leading_multiplier():
     [
         (-0.5, "persistence: a stable orbit that slides for height < 0"),
         (2.0, "nonsmooth fold: the orbit and one that slides for height > 0, neither beyond"),
-        (-1.5, "persistence: a stable orbit that slides for height < 0; also orbits of twice the period"),
+        (-1.5, "persistence: a stable orbit that slides for height < 0; also orbits of twice the period for height > 0, stable"),
     ],
 )
 def test_grazing_sliding_of_a_piecewise_linear_map(factor, words):
@@ -119,48 +119,79 @@ def image(side):
     return lambda t, x, p: jnp.append(p[side] @ x[:2] + p["push"] * jnp.array([1.0, 0.3]), 0.0)
 
 
+BORDER = hj.ReturnMap(
+    hj.HybridSystem(
+        {name: hj.Mode(clocked, ("x", "y", "clock")) for name in ("right", "left")},
+        (
+            hj.Transition("right", "right", lambda t, x, p: 1 - x[2], image("right")),
+            hj.Transition("right", "left", lambda t, x, p: x[0], lambda t, x, p: x, at_once=True),
+            hj.Transition("left", "right", lambda t, x, p: 1 - x[2], image("left")),
+        ),
+    ),
+    sequence=("right",),
+    integrator=ROLLED,
+)
+
+
+def at_border(right, left):
+    """The point at which the fixed point of the map of two sides meets the border, from the side `right`, and where its state is
+    for push = 1. The map is two modes with a clock: on the left of the border the second begins at once."""
+    at = np.linalg.solve(np.eye(2) - right, [1, 0.3])
+    params = {"push": jnp.array(np.sign(at[0])), "right": jnp.array(right), "left": jnp.array(left)}
+    orbit = hj.periodic_orbit(BORDER, jnp.array([*np.sign(at[0]) * at, 0.0]), params)
+    branch = hj.continuation(orbit, where=lambda p: p["push"], stop=-float(params["push"]), throw=False)
+    (point,) = branch.special_points
+    assert point.kind == "corner" and point.normal_form.exponent == 1 and abs(point.value) < 1e-12
+    return point.normal_form, at
+
+
 @pytest.mark.medium
 def test_border_collisions_of_a_piecewise_linear_map_in_the_plane():
-    """Feigin's rules against the fixed points of both sides and the cycle of period two, each by a linear equation. The map is
-    two modes with a clock: on the left of the border the second begins at once."""
-    at_end = lambda t, x, p: 1 - x[2]
-    ways = (
-        hj.Transition("right", "right", at_end, image("right")),
-        hj.Transition("right", "left", lambda t, x, p: x[0], lambda t, x, p: x, at_once=True),
-        hj.Transition("left", "right", at_end, image("left")),
-    )
-    mode = hj.Mode(clocked, ("x", "y", "clock"))
-    step = hj.ReturnMap(hj.HybridSystem({"right": mode, "left": mode}, ways), sequence=("right",), integrator=ROLLED)
+    """Feigin's rules against the fixed points of both sides and the cycle of period two, each by a linear equation."""
     rng, seen = np.random.default_rng(5), set()
     for _ in range(5):
         right = rng.uniform(-1.6, 1.6, (2, 2))
         left = np.column_stack([rng.uniform(-1.6, 1.6, 2), right[:, 1]])
-        fixed = [np.linalg.solve(np.eye(2) - each, [1, 0.3]) for each in (right, left)]
-        side = np.sign(fixed[0][0])
-        params = {"push": jnp.array(side), "right": jnp.array(right), "left": jnp.array(left)}
-        orbit = hj.periodic_orbit(step, jnp.array([*(side * fixed[0]), 0.0]), params)
-        (point,) = hj.continuation(orbit, where=lambda p: p["push"], stop=-side, throw=False).special_points
-        form = point.normal_form
-        assert point.kind == "corner" and form.exponent == 1 and abs(point.value) < 1e-12
-        assert_allclose(form.rate, fixed[0][0], rtol=1e-9)
+        form, fixed = at_border(right, left)
+        assert_allclose(form.rate, fixed[0], rtol=1e-9)
         miss, hit = (each[:2, :2] for each in form.jacobians)
         assert_allclose(miss, right, atol=1e-11)
         assert_allclose(hit, left, atol=1e-11)
         # The fixed point of the left side exists where its x is negative.
-        assert form.persists == (fixed[1][0] * side > 0)
+        assert form.persists == (np.linalg.solve(np.eye(2) - left, [1, 0.3])[0] * fixed[0] > 0)
         # One point of a cycle of period two on either side of the border: x = right (left x + b) + b.
         cycle = np.linalg.solve(np.eye(2) - right @ left, right @ [1, 0.3] + [1, 0.3])
         other = left @ cycle + [1, 0.3]
         doubled = "; also orbits of twice the period" in form.criticality
         below = sum(np.sum(np.linalg.eigvals(each).real < -1) for each in (right, left))
         assert doubled == bool(below % 2) and (doubled or form.persists or cycle[0] * other[0] > 0)
-        assert not doubled or cycle[0] * other[0] < 0
+        if doubled:
+            # Both are for push = 1: on the left of the border is that which `left` maps.
+            assert cycle[0] * other[0] < 0
+            stable = np.max(np.abs(np.linalg.eigvals(right @ left))) < 1
+            side = f"push {'>' if cycle[0] < 0 else '<'} 0, {'stable' if stable else 'unstable'}"
+            assert form.criticality.endswith(f"orbits of twice the period for {side}")
         seen.add((form.persists, doubled))
     assert len(seen) >= 3
     # I - left is singular: on that side there is no fixed point but at the border, where there is a line of them.
-    right, left = jnp.array([[0.5, 0.2], [0.3, 0.4]]), jnp.array([[0.9, 0.2], [0.3, 0.4]])
-    x, y = np.linalg.solve(np.eye(2) - right, [1, 0.3])
-    params = {"push": jnp.array(1.0), "right": right, "left": left}
-    orbit = hj.periodic_orbit(step, jnp.array([x, y, 0.0]), params)
-    (point,) = hj.continuation(orbit, where=lambda p: p["push"], stop=-1.0, throw=False).special_points
-    assert point.normal_form.criticality.startswith("degenerate") and not point.normal_form.persists
+    form, _ = at_border(np.array([[0.5, 0.2], [0.3, 0.4]]), np.array([[0.9, 0.2], [0.3, 0.4]]))
+    assert form.criticality.startswith("degenerate") and not form.persists
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("a", [-1.7, -0.6, 0.5, 1.6])
+def test_the_skew_tent_map_in_all_cases(a):
+    """push + a x for x > 0 and push + b x for x < 0: fixed points 1 / (1 - a) and 1 / (1 - b), and a cycle (b + 1, a + 1) /
+    (1 - a b) times push, each where its signs are right."""
+    for b in (-1.7, -0.4, 0.7, 1.8):
+        form, _ = at_border(np.diag([a, 0]), np.diag([b, 0]))
+        own, other = (">" if 1 > a else "<"), (">" if b > 1 else "<")
+        expected = f"persistence: {'a stable' if abs(b) < 1 else 'an unstable'} orbit where the guard has fired at once"
+        if own == other:
+            expected = "nonsmooth fold: the orbit and one where the guard has fired at once"
+        expected += f" for push {other} 0" + ", neither beyond" * (own == other)
+        if (a < -1) != (b < -1):
+            cycle = ">" if (b + 1) / (1 - a * b) > 0 else "<"
+            how = "stable" if abs(a * b) < 1 else "unstable"
+            expected += f"; also orbits of twice the period for push {cycle} 0, {how}"
+        assert form.criticality == expected
