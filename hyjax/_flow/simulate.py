@@ -480,13 +480,14 @@ def end_of_simulation(
 
 def mode_of_state(
     system: HybridSystem, name: str, t: Time, x: State, params: Params, tolerances: tuple
-) -> tuple[Index, RESULTS]:
+) -> tuple[Index, State, RESULTS]:
     """The mode in which a state is: that of the name if it has no domain, or this holds the state, else the only other one of
     the same coordinates whose domain does; `outside_domain` where there is none, or several. On a limit of a domain, within the
-    solver's tolerance, the state is held where the mode's flow does not leave there."""
+    solver's tolerance, the state is held where the mode's flow does not leave there. And the state, of which a domain may
+    change what is held in it to what holds at its place, as the set of contacts."""
     if system.mode(name).domain is None:
-        return jnp.array(system.number(name)), code_of(0)
-    t, x, params = without_tangents((t, x, params))
+        return jnp.array(system.number(name)), x, code_of(0)
+    t, at, params = without_tangents((t, x, params))
     (rtol, atol), coordinates, named = tolerances, system.mode(name).coordinates, {}
     for each in (name, *system.names):
         mode = system.mode(each)
@@ -494,7 +495,7 @@ def mode_of_state(
             # Modes of the same functions, as a flight up and a flight down, are one.
             named.setdefault((kind_of(mode), numbers_of(mode)), each)
 
-    def holds(mode: Mode) -> Flag:
+    def holds(mode: Mode, x: State) -> Flag:
         limits = lambda t, x: jnp.ravel(jnp.asarray(mode.domain(t, x, params), x.dtype))  # pyright: ignore
         rates = jax.jvp(limits, (t, x), (jnp.ones_like(t), mode.vector_field(t, x, params)))[1]
         values, error = limits(t, x), 8 * jnp.abs(jax.jacfwd(limits, 1)(t, x)) @ (atol + rtol * jnp.abs(x))
@@ -502,9 +503,14 @@ def mode_of_state(
         refusal = getattr(mode.domain, "refusal", None)
         return inside if refusal is None else inside & (refusal(t, x, params, tolerances) == RESULTS.successful)
 
-    held = jnp.stack([holds(system.mode(each)) for each in named.values()])
+    held_by = lambda x: jnp.stack([holds(system.mode(each), x) for each in named.values()])
+    held, placed = held_by(at), getattr(system.mode(name).domain, "placed", None)
+    if placed is not None:
+        there, known = placed(t, x, params), jnp.any(held)
+        held = jnp.where(known, held, held_by(without_tangents(there)))
+        x = jnp.where(known | ~jnp.any(held), x, there)
     code = choose(held[0] | (jnp.sum(held) == 1), RESULTS.successful, RESULTS.outside_domain)
-    return jnp.array([system.number(each) for each in named.values()])[jnp.argmax(held)], code
+    return jnp.array([system.number(each) for each in named.values()])[jnp.argmax(held)], x, code
 
 
 def run_to_way(

@@ -24,7 +24,7 @@ from .._results.shown import require_known
 from .._results.working import warn, working
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import at_phase, Section, SectionLike, Stroboscope
-from .._system.system import HybridSystem, Transition, unchanged
+from .._system.system import HybridSystem, Reset, Transition, unchanged
 from .._system.types import Params, Scalar, State, Time
 from .krylov import is_matrix_free
 from .one_orbit import run_one_orbit
@@ -55,6 +55,13 @@ def with_copies(system: HybridSystem, copies: Mapping[int, str]) -> HybridSystem
     return HybridSystem(modes, tuple(ways), system.time_unit)
 
 
+def _without_neighbours(reset: Reset, names: int, t: Time, x: State, params: Params) -> State:
+    """A reset after which the last coordinates, which only name a set of contacts, have no derivatives: where no contact changes
+    in a lap, they are no family of orbits."""
+    after = reset(t, x, params)
+    return after.at[-names:].set(jax.lax.stop_gradient(after[-names:]))
+
+
 def on_section(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, dict[int, str]]:
     """The system on a section, in which the crossing, its last transition, enters a copy of the section's mode, and transitions
     that share source and target mode enter one copy each of the target mode; and the names of the copies, which are its last
@@ -64,6 +71,9 @@ def on_section(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem
         if isinstance(section, Section)
         else (eqx.Partial(_end_of_period, section), unchanged)
     )
+    mode = system.mode(section.mode)
+    if names := len(mode.coordinates) - len(mode.shown):
+        crossing = crossing[0], eqx.Partial(_without_neighbours, crossing[1], names)
     ways = (*system.transitions, Transition(section.mode, section.mode, *crossing))
     pairs = [(way.source, way.target) for way in system.transitions]
     copies = {k: f"{pair[1]} after {k}" for k, pair in enumerate(pairs) if pairs.count(pair) > 1}

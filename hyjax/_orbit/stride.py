@@ -143,7 +143,8 @@ def _in_order_of(
         fields = [system.mode(sequence[k]).vector_field for k in block]
         contents = [content_of(field) for field in fields]
         distinct = list(dict.fromkeys(contents))
-        kinds = [fields[contents.index(each)] for each in distinct]
+        # A partial function has no hash, which a switch asks for.
+        kinds = [lambda *point, field=fields[contents.index(each)]: field(*point) for each in distinct]
         branches = [distinct.index(each) for each in contents]
 
         def one(now: tuple, row: tuple, way=way, kinds=kinds) -> tuple[tuple, Array]:

@@ -68,7 +68,7 @@ class Pushed(eqx.Module):
         params, system = with_leaves(self.lap.params, self.free, jnp.array(kicked)), own.system
         times = system.route(modes)[self.arc :].count(system.route(step.sequence)[-1])  # pyright: ignore
         name, tolerances = of_arc(modes[self.arc], system.names)[0], own.integrator_or(Integrator()).tolerances(x.dtype)
-        mode, held = mode_of_state(system, name, at, x, params, tolerances)
+        mode, x, held = mode_of_state(system, name, at, x, params, tolerances)
         x, result = _onward(step, at, x, mode, params, max(times, 1), self.basin.most)
         return x, choose(held == RESULTS.successful, result, held)
 

@@ -155,7 +155,8 @@ def smallest_push(
     method goes to the smallest one of all near there, on the stable manifold of an edge state. A smaller one in a gap between the
     pushes that were tried is not found. Parameters may be kicked too: they change at that time, until the end of the lap. A
     pushed state goes on through whatever modes it meets, from a mode with a domain, as of `hj.filippov`, in the mode that holds
-    it: each lap ends when the jump that closes the orbit has been taken as often as in a lap of the orbit.
+    it, and with the set of contacts that holds there, after an impact where it is due: each lap ends when the jump that closes
+    the orbit has been taken as often as in a lap of the orbit.
 
     **Arguments:** `orbit`: a stable `PeriodicOrbit`. `directions`: names of coordinates, each a direction, or the directions
     $d_i$, shape `(k, n)`. `where`: the parameters that are kicked, such as `lambda p: p.slope`; their changes are further entries

@@ -115,6 +115,23 @@ def _start(section: Stroboscope, params: Params) -> Time:
     return section.start(params, None)
 
 
+class LaterDomain(eqx.Module):
+    """A domain of the library's own, whose time counts from the phase of a stroboscope, with its methods."""
+
+    domain: Callable
+    section: Stroboscope
+
+    def __call__(self, t: Time, x: State, params: Params) -> Array:
+        return _from_phase(self.domain, self.section, t, x, params)
+
+    def __getattr__(self, name: str):
+        # Of a field that is not set yet, as in a copy, there is nothing to ask.
+        if name.startswith("_") or name in ("domain", "section", "read_sequence"):
+            raise AttributeError(name)
+        found = getattr(self.domain, name)
+        return found if name == "label" or not callable(found) else eqx.Partial(_from_phase, found, self.section)
+
+
 def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, SectionLike]:
     """The system whose time counts from the phase of a stroboscope, and the stroboscope without phase: for analyses whose clock
     starts at zero. Both unchanged for another section."""
@@ -130,6 +147,11 @@ def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, 
         fns = {name: getattr(part, name) for name in names}
         return dataclasses.replace(part, **{name: of(fn) for name, fn in fns.items() if fn is not None})
 
-    modes = {name: later(mode, "vector_field", "domain") for name, mode in system.modes.items()}
+    def of_mode(mode):
+        has_methods = isinstance(mode.domain, eqx.Module) and not isinstance(mode.domain, eqx.Partial)
+        domain = LaterDomain(mode.domain, section) if has_methods else mode.domain and of(mode.domain)
+        return dataclasses.replace(later(mode, "vector_field"), domain=domain)
+
+    modes = {name: of_mode(mode) for name, mode in system.modes.items()}
     ways = tuple(later(way, "guard", "reset", "armed") for way in system.transitions)
     return HybridSystem(modes, ways, system.time_unit), dataclasses.replace(section, phase=0.0)

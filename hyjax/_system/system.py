@@ -21,8 +21,8 @@ Guard = Callable[[Time, State, Params], Scalar | Float[Array, " members"]]
 Reset = Callable[..., State]
 Armed = Callable[[Time, State, Params], Flag | Bool[Array, " members"]]
 # A domain of the library's own may also have methods: `refusal(t, x, params, tolerances)`, the code of a run that begins there;
-# `label(held, x)`, a name that depends on the state; and `read_sequence(system, sequence)`, for sequences of such names: a system
-# whose modes they are, and the sequence of its modes.
+# `label(held, x)`, a name that depends on the state; `read_sequence(system, sequence)`, for sequences of such names: a system
+# whose modes they are, and the sequence of its modes; and `placed(t, x, params)`, the state with what is held at its place.
 Domain = Callable[[Time, State, Params], Scalar | Float[Array, " limits"]]
 
 

@@ -545,6 +545,15 @@ class ContactSet(eqx.Module):
         own = True if self.only is None else jnp.all(codes == number(self.only))
         return choose(jnp.all(good) & jnp.all(fine) & own, RESULTS.successful, RESULTS.outside_domain)
 
+    def placed(self, t: Time, x: State, params: Params) -> State:
+        """The state with the set of contacts that holds at its positions and velocities, after an impact where one is due; NaN
+        where a gap is negative, or none holds."""
+        moving = self.moving(x)
+        codes, beyond, strikes, fits = self.begun(t, moving, params)
+        found = jnp.concatenate([moving, codes.astype(x.dtype)])
+        found = jnp.where(jnp.any(strikes), self.change(t, found, params, jnp.argmax(strikes)), found)
+        return nan_unless((fits | jnp.any(strikes)) & ~jnp.any(beyond), found)
+
     def begun(self, t: Time, x: State, params: Params) -> tuple[Codes, Contacts, Contacts, Flag]:
         """The codes of the contacts at positions and velocities `x`; which gaps are negative, which close at once; and whether
         the laws have a solution."""

@@ -56,7 +56,7 @@ def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
     Source: Johnson, Burden, Koditschek (2016), *A hybrid systems model for simple manipulation and self-manipulation systems*,
     Int. J. Robot. Res. 35, for modes that are sets of contacts.
     """
-    mode = next((each for each in system.modes.values() if isinstance(each.domain, ContactSet)), None)
+    mode = next((each for each in system.modes.values() if hasattr(each.domain, "label")), None)
     if mode is None:
         raise ValueError("The system must be one that contact_system makes of contacts by name.")
     return mode.label("contacts", x)

@@ -154,3 +154,23 @@ def test_names_of_sequences():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=match):
             of(*names)
+
+
+@pytest.mark.slow
+def test_orbits_of_a_forced_mass_beside_a_wall():
+    """q'' = q - 1 + p cos t, from the phase pi. A mass that rests at the wall leaves it where cos t = 1 / p. Another orbit, 1 - (p
+    / 2) cos t, does not touch it: no contact changes, which makes no family."""
+    body = Mechanism(lambda q, p: jnp.eye(1), lambda t, q, v, p: q - 1 + p * jnp.cos(t))
+    system = contact_system(body, {"wall": Contact(lambda t, q, p: q[0])}, ("q",))
+    step = hj.ReturnMap(system, section=hj.Stroboscope("contacts", 2 * np.pi, phase=np.pi), integrator=TIGHT)
+    rests, away = (hj.periodic_orbit(step, jnp.array(x), jnp.array(1.2)) for x in ([0.0, 0.0, 1.0], [1.6, 0.0, 0.0]))
+    assert_allclose(rests.jump_times[0, 0], np.pi - np.arccos(1 / 1.2), rtol=1e-11)
+    assert_allclose(rests.multipliers, 0, atol=1e-12)
+    assert set_name(rests.system, rests.x) == "wall:closed"
+    # Of the integrator's error, which grows 535 times.
+    assert_allclose(away.x, [1.6, 0, 0], atol=1e-10)
+    assert_allclose(away.multipliers, [np.exp(2 * np.pi), np.exp(-2 * np.pi), 0], rtol=1e-8)
+    # A mass off the wall at which it is said to rest is outside of the domain, also at a phase.
+    off = jnp.array([0.1, 0.0, 1.0])
+    run = hj.simulate(rests.system, off, jnp.array(1.2), mode="contacts", t1=0.1, throw=False)
+    assert run.result == hj.RESULTS.outside_domain

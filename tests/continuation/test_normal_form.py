@@ -174,6 +174,25 @@ def test_further_multipliers_that_are_critical(kind):
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("own", ["branch-point", "neimark-sacker"])
+@pytest.mark.parametrize("b", [0.0, 0.4])
+def test_a_pair_crosses_at_a_branch_point(own, b):
+    """A pitchfork, or two branches that cross, and a pair of multipliers at one value."""
+
+    def fn(x, p):
+        z, w = x[:2], x[2]
+        return jnp.append(growing(z, p) - 0.2 * w**2 * z, w + p["free"] * w + b * w**2 - w**3 + 0.7 * w * (z @ z))
+
+    found = form_at(fn, np.zeros(3), {}, own)
+    assert found.kind == "fold-neimark-sacker" and f"no {own} alone" in found.criticality
+    # Of length 1 in the plane |x|^2 = 2 |z|^2; the rows of the pair are divided by its multiplier.
+    expected = {"NS (2, 1, 0)": -2 * np.exp(-1j), "NS (1, 0, 2)": -0.2 * np.exp(-1j), "fold (0, 0, 2)": b}
+    expected |= {"fold (0, 0, 3)": -1, "fold (1, 1, 1)": 1.4}
+    for name, value in found.coefficients.items():
+        assert_allclose(value, expected.get(name, 0), atol=1e-13, err_msg=name)
+
+
+@pytest.mark.medium
 def test_several_multipliers_of_one_kind():
     """Two that are -1, each with its own eigenvector: all cubic terms are resonant. Three are too many for a fold."""
     fn = lambda x, p: -(1 + p["free"]) * x + jnp.stack([x[0] ** 3 + 2 * x[0] * x[1] ** 2, x[1] ** 3])

@@ -3,6 +3,7 @@
 import dataclasses
 import functools as ft
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -356,6 +357,39 @@ def test_a_push_off_a_surface_along_which_a_block_sticks():
     assert least.certified <= 1e-11
 
 
+@pytest.mark.slow
+def test_a_push_off_a_wall_in_closed_form():
+    """q'' = q - 1 + p cos t beside a wall at 0, on which a mass rests but for a short flight; the border is that of the orbit 1 -
+    (p / 2) cos t, which does not touch the wall. Times count from the phase of the stroboscope."""
+    body = hj.contact.Mechanism(lambda q, p: jnp.eye(1), lambda t, q, v, p: q - 1 + p * jnp.cos(t))
+    system = hj.contact.contact_system(body, {"wall": hj.contact.Contact(lambda t, q, p: q[0])}, ("q",))
+    step = hj.ReturnMap(system, section=hj.Stroboscope("contacts", 2 * np.pi, phase=np.pi), integrator=ROLLED)
+    orbit, edge = (hj.periodic_orbit(step, jnp.array(x), jnp.array(1.2)) for x in ([0.0, 0.0, 1.0], [1.6, 0.0, 0.0]))
+    least = hj.smallest_push(orbit, directions=("q_rate",), instants=(0.5,), largest=3.0, edge=edge)
+    slope = (np.sin(np.pi + 0.5) - np.cos(np.pi + 0.5)) / 2
+    assert_allclose(least.push, [1 + 1.2 * slope], rtol=1e-11)  # the integrator's error
+    assert least.certified <= 1e-11 and least.before[2] == 1
+
+
+@pytest.mark.medium
+def test_the_set_of_contacts_of_a_pushed_state():
+    """A block that sticks to a floor, in mode and state just after a push: an impact has half of the rate."""
+    body = hj.contact.Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.stack([p, -1 + 0 * p]))
+    floor = hj.contact.Contact(lambda t, q, p: q[1], lambda t, q, v, p: v[0], restitution=0.5, static=0.4, kinetic=0.3)
+    system = hj.contact.contact_system(body, {"floor": floor}, ("x", "y"))
+    at = lambda *x: mode_of_state(system, "contacts", jnp.array(0.0), jnp.array(x), jnp.array(0.1), (1e-10, 1e-10))
+    for pushed, after in (
+        ((0, 0, 0, 0, 1), (0, 0, 0, 0, 1)), ((0, 0, 0.2, 0, 1), (0, 0, 0.2, 0, 2)), ((0, 0, -0.2, 0, 1), (0, 0, -0.2, 0, 3)),
+        ((0, 0.1, 0, 0, 1), (0, 0.1, 0, 0, 0)), ((0, 0, 0, 0.3, 1), (0, 0, 0, 0.3, 0)), ((0, 0, 0, -0.2, 1), (0, 0, 0, 0.1, 0)),
+        ((0, -0.1, 0, 0, 1), None), ((0, -0.1, 0, 0, 0), None), ((0, 0.1, 0, -0.1, 0), (0, 0.1, 0, -0.1, 0)),
+    ):  # fmt: skip
+        _, x, result = at(*map(float, pushed))
+        assert (result == hj.RESULTS.successful) == (after is not None), pushed
+        assert_allclose(x, pushed if after is None else after, atol=1e-15)
+    # The rate after the impact has the derivative -1/2 by that before it.
+    assert_allclose(jax.jacfwd(lambda v: at(0.0, 0.0, 0.0, v, 1.0)[1])(-0.2), [0, 0, 0, -0.5, 0], atol=1e-15)
+
+
 def test_the_mode_in_which_a_state_is():
     """At y = 0 the fields lead towards the surface for x > 1, away from it for x < -1, and else across, up."""
     side = lambda sign: lambda t, x, p: jnp.stack([jnp.ones(()), 1 - sign * x[0]])
@@ -366,7 +400,7 @@ def test_the_mode_in_which_a_state_is():
             ((2.0, 0.0), "0"), ((2.0, 1e-12), "0"), ((2.0, 0.1), "+"), ((2.0, -0.1), "-"), ((0.5, 0.0), "+"),
             ((0.5, 1e-12), "+"), ((-2.0, 0.1), "+"), ((-2.0, -0.1), "-"), ((-2.0, 0.0), None), ((np.nan, 0.0), None),
         ):  # fmt: skip
-            mode, result = at(name, *x)
+            mode, _, result = at(name, *x)
             assert (result == hj.RESULTS.successful) == (wanted is not None), (name, x)
             assert wanted is None or relay.names[int(mode)] == wanted, (name, x)
             assert wanted is not None or result == hj.RESULTS.outside_domain
@@ -380,5 +414,5 @@ def test_a_state_below_the_floor_is_in_no_mode():
     system = hj.HybridSystem({"up": flight, "down": flight, "lies": lies}, ())
     at = lambda name, *x: mode_of_state(system, name, jnp.array(0.0), jnp.array(x), jnp.array(1.0), (1e-10, 1e-10))
     assert at("lies", 0.0, 0.0)[0] == 2 and at("lies", 1.0, 0.0)[0] == 0 and at("down", 1.0, 0.0)[0] == 1
-    assert all(at(name, -1.0, 0.0)[1] == hj.RESULTS.outside_domain for name in system.names)
-    assert at("lies", 1.0, 0.0)[1] == hj.RESULTS.successful
+    assert all(at(name, -1.0, 0.0)[2] == hj.RESULTS.outside_domain for name in system.names)
+    assert at("lies", 1.0, 0.0)[2] == hj.RESULTS.successful
