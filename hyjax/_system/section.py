@@ -148,8 +148,9 @@ def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, 
         return dataclasses.replace(part, **{name: of(fn) for name, fn in fns.items() if fn is not None})
 
     def of_mode(mode):
-        has_methods = isinstance(mode.domain, eqx.Module) and not isinstance(mode.domain, eqx.Partial)
-        domain = LaterDomain(mode.domain, section) if has_methods else mode.domain and of(mode.domain)
+        given = mode.domain
+        with_methods = any(hasattr(given, name) for name in ("guarded", "refusal"))
+        domain = LaterDomain(given, section) if with_methods else given and of(given)
         return dataclasses.replace(later(mode, "vector_field"), domain=domain)
 
     modes = {name: of_mode(mode) for name, mode in system.modes.items()}
