@@ -304,7 +304,9 @@ def _words(
         below = sum(int(np.sum((np.abs(each.imag) < 1e-9) & (each.real < -1))) for each in spectra)
         words = f"persistence: {'a stable' if stable[1] else 'an unstable'} orbit {which} for {side}"
         words = words if persists else f"nonsmooth fold: the orbit and one {which} for {side}, neither beyond"
-        return f"{words}; also orbits of twice the period{_doubled(jacobian, beta, slope, sides)}" if below % 2 else words
+        return (
+            f"{words}; also orbits of twice the period{_doubled(jacobian, beta, slope, sides)}" if below % 2 else words
+        )
     words = f"persistence: an unstable orbit with impacts for {side}"
     words = (
         words if persists else f"nonsmooth fold: the orbit and an unstable one with impacts for {side}, neither beyond"

@@ -158,8 +158,8 @@ def test_names_of_sequences():
 
 @pytest.mark.slow
 def test_orbits_of_a_forced_mass_beside_a_wall():
-    """q'' = q - 1 + p cos t, from the phase pi. A mass that rests at the wall leaves it where cos t = 1 / p. Another orbit, 1 - (p
-    / 2) cos t, does not touch it: no contact changes, which makes no family."""
+    """q'' = q - 1 + p cos t, from the phase pi. A mass that rests at the wall leaves it where cos t = 1 / p. Another orbit,
+    1 - (p / 2) cos t, does not touch it: no contact changes, which makes no family."""
     body = Mechanism(lambda q, p: jnp.eye(1), lambda t, q, v, p: q - 1 + p * jnp.cos(t))
     system = contact_system(body, {"wall": Contact(lambda t, q, p: q[0])}, ("q",))
     step = hj.ReturnMap(system, section=hj.Stroboscope("contacts", 2 * np.pi, phase=np.pi), integrator=TIGHT)

@@ -1,7 +1,7 @@
-"""Normal forms of random polynomial maps, in more coordinates than are critical, against the homological equation in mpmath.
+r"""Normal forms of random polynomial maps, in more coordinates than are critical, against the homological equation in mpmath.
 
-$F(W(w)) = W(N(w))$ is solved monomial by monomial: $(A - \\mu^\\alpha) W_\\alpha - Q N_\\alpha = (W \\circ N - F \\circ W)_\\alpha$, of
-which the right-hand side has monomials of lower degree only, and $p \\cdot W_\\alpha = 0$ for each dual vector $p$ of a resonant
+$F(W(w)) = W(N(w))$ is solved monomial by monomial: $(A - \mu^\alpha) W_\alpha - Q N_\alpha = (W \circ N - F \circ W)_\alpha$,
+of which the right-hand side has monomials of lower degree only, and $p \cdot W_\alpha = 0$ for each dual vector $p$ of a resonant
 row.
 """
 
@@ -120,4 +120,6 @@ def test_random_maps(kind):
     if kind == "double-neimark-sacker":
         # The pair of the smaller angle is the first, wherever rounding puts it.
         assert_allclose(np.angle(form.multipliers), [1, -1, 1.9, -1.9], rtol=1e-14)
-        assert_allclose(form.coefficients["second (1, 1, 1, 0)"], complex(expected[2][1, 1, 1, 0] / OTHER[0]), rtol=1e-11)
+        assert_allclose(
+            form.coefficients["second (1, 1, 1, 0)"], complex(expected[2][1, 1, 1, 0] / OTHER[0]), rtol=1e-11
+        )

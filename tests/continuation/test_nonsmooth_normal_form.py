@@ -82,7 +82,10 @@ def test_what_attracts_beyond_by_the_leading_multiplier():
     [
         (-0.5, "persistence: a stable orbit that slides for height < 0"),
         (2.0, "nonsmooth fold: the orbit and one that slides for height > 0, neither beyond"),
-        (-1.5, "persistence: a stable orbit that slides for height < 0; also orbits of twice the period for height > 0, stable"),
+        (
+            -1.5,
+            "persistence: a stable orbit that slides for height < 0; also orbits of twice the period for height > 0, stable",
+        ),
     ],
 )
 def test_grazing_sliding_of_a_piecewise_linear_map(factor, words):
@@ -185,7 +188,7 @@ def test_the_skew_tent_map_in_all_cases(a):
     (1 - a b) times push, each where its signs are right."""
     for b in (-1.7, -0.4, 0.7, 1.8):
         form, _ = at_border(np.diag([a, 0]), np.diag([b, 0]))
-        own, other = (">" if 1 > a else "<"), (">" if b > 1 else "<")
+        own, other = (">" if a < 1 else "<"), (">" if b > 1 else "<")
         expected = f"persistence: {'a stable' if abs(b) < 1 else 'an unstable'} orbit where the guard has fired at once"
         if own == other:
             expected = "nonsmooth fold: the orbit and one where the guard has fired at once"
