@@ -486,9 +486,11 @@ def critical_multipliers(kind: str, spectrum: np.ndarray, rank: int = 1) -> np.n
         "resonance-1:4": [1j, -1j], "fold-flip": [1, -1],
     }  # fmt: skip
     if kind not in exact:
-        last = {"fold-neimark-sacker": [1], "flip-neimark-sacker": [-1]}.get(kind, [])
-        both = sorted(pairs[:2], key=lambda pair: np.angle(pair[0]))
-        exact[kind] = [mu for pair in both for mu in pair] if kind == "double-neimark-sacker" else [*pairs[0], *last]
+        pairs = sorted(pairs[: 1 + (kind == "double-neimark-sacker")], key=lambda pair: np.angle(pair[0]))
+        exact[kind] = [
+            *itertools.chain(*pairs),
+            *{"fold-neimark-sacker": [1], "flip-neimark-sacker": [-1]}.get(kind, []),
+        ]
     return np.array(exact[kind], complex)
 
 
