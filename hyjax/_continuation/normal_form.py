@@ -485,13 +485,9 @@ def critical_multipliers(kind: str, spectrum: np.ndarray, rank: int = 1) -> np.n
         "resonance-1:1": [1, 1], "resonance-1:2": [-1, -1], "resonance-1:3": [third, third.conj()],
         "resonance-1:4": [1j, -1j], "fold-flip": [1, -1],
     }  # fmt: skip
-    if kind not in exact:
-        pairs = sorted(pairs[: 1 + (kind == "double-neimark-sacker")], key=lambda pair: np.angle(pair[0]))
-        exact[kind] = [
-            *itertools.chain(*pairs),
-            *{"fold-neimark-sacker": [1], "flip-neimark-sacker": [-1]}.get(kind, []),
-        ]
-    return np.array(exact[kind], complex)
+    pairs = sorted(pairs[: 1 + (kind == "double-neimark-sacker")], key=lambda pair: np.angle(pair[0]))
+    last = {"fold-neimark-sacker": [1], "flip-neimark-sacker": [-1]}.get(kind, [])
+    return np.array(exact.get(kind, [*itertools.chain(*pairs), *last]), complex)
 
 
 # The coordinate's equation and the exponents of each coefficient that has a name.
