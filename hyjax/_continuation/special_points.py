@@ -358,15 +358,19 @@ def locate_grazing(
 
 
 def locate_swap(
-    unfolding: Unfolding, near: dict, far: dict, orbit: Callable[..., PeriodicOrbit], nearer: Callable[..., Near],
-    shortest: float,
+    unfolding: Unfolding, near: dict, far: dict, points: Chain, orbit: Callable[..., PeriodicOrbit],
+    nearer: Callable[..., Near], shortest: float,
 ) -> SpecialPoint | None:  # fmt: skip
     """The orbit in which two events fall together, so that the arc between them vanishes, beyond the last point `near` of a
     branch by no more than steps of the length `shortest`, from the line through that point and the point `far` before it; or
-    `None`. **Arguments:** `orbit`: of unknowns and strides. `nearer`: the point of the branch near unknowns, by a tangent."""
+    `None`. **Arguments:** `points`: the strides of all points. `orbit`: of unknowns and strides. `nearer`: the point of the
+    branch near unknowns, by a tangent."""
+    # Of events in step, which are together all along the branch, rounding decides.
+    lasting = np.diff(points.elapsed, axis=-1, prepend=0) > TOGETHER * np.asarray(points.period)[:, None, None]
+    lasts = np.any(lasting, axis=0)
     while True:
         durations, before = (np.diff(each["aux"].elapsed, axis=-1, prepend=0) for each in (near, far))
-        shrinks = before - durations
+        shrinks = np.where(lasts, before - durations, 0)
         share = float(np.min(np.where(shrinks > 0, durations / np.where(shrinks > 0, shrinks, 1), np.inf)))
         step = float(np.linalg.norm(near["v"] - far["v"]))
         if not share * step < SWAP * shortest:
@@ -385,7 +389,7 @@ def locate_swap(
 
     v, chain = at(share)
     here, nan = orbit(unfolding, v, chain), jnp.full((), jnp.nan, v.dtype)
-    if not _two_fall(here, int(np.argmin(durations))):
+    if not _two_fall(here, int(np.argmin(np.where(lasts, durations, np.inf)))):
         return None
     outward = jnp.asarray(near["tangent"] * np.sign(near["tangent"] @ (near["v"] - far["v"])), v.dtype)
     _, values = unfolding.split(v)

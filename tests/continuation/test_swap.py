@@ -68,6 +68,26 @@ def test_a_swap_in_single_precision():
     assert point.kind == "swap" and abs(float(point.value) - 0.5) < 1e-5
 
 
+@pytest.mark.medium
+def test_events_in_step_are_no_swap():
+    """Two guards fall within 1e-13 of each other, all along a branch that ends where y touches 1 + (tau - 3/4)^2."""
+    same = lambda t, x, p: x
+    mode = hj.Mode(lambda t, x, p: jnp.stack([p["y"] - x[0], jnp.ones_like(x[1])]), ("y", "tau"))
+    one = lambda t, x, p: 0.5 - x[1]
+    other = lambda t, x, p: 0.5 + 1e-13 * (1 + 0.9 * jnp.sin(1e8 * p["y"] + p["phase"])) - x[1]
+    ways = ("none", "one", one), ("none", "other", other), ("one", "both", other), ("other", "both", one)
+    touched = hj.Transition("both", "both", lambda t, x, p: 1 - x[0] + (x[1] - 0.75) ** 2, same)
+    lap = hj.Transition("both", "none", lambda t, x, p: 1 - x[1], lambda t, x, p: x.at[1].set(0))
+    transitions = (*(hj.Transition(*way, same) for way in ways), touched, lap)
+    system = hj.HybridSystem(dict.fromkeys(("none", "one", "other", "both"), mode), transitions)
+    for phase in np.arange(8) * np.pi / 4:
+        params = {"y": jnp.array(0.9), "phase": jnp.asarray(phase)}
+        orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("none", "one", "both")), jnp.array([0.9, 0.0]), params)
+        (end,) = hj.continuation(orbit, where=lambda p: p["y"], stop=1.2, throw=False).special_points
+        assert end.kind == "grazing"
+        assert_allclose(end.value, 1, rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_a_map_that_jumps_where_events_change_their_order():
     """Where the events do not commute, the orbit beyond is another one, x = ((1 - lost) x + 1/2)/2, found from that. A branch of
