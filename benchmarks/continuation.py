@@ -1,9 +1,10 @@
 """How long does a branch of gaits with multipliers take, point after point, against a loop by hand?
 
 The long gait of the simplest walker over its slope, from the one at 0.004 both ways, down to 0.001 and up to 0.0185, and
-the first period doubling on it. The loops by hand get the slopes of the branch that `continuation` found, and need no step
-control: the line through the two points before is the guess, Newton's method corrects it. In heyoka's loop and the loop over
-`stride` and `return_jacobian` the Jacobian is exact; SciPy has `fsolve` and finite differences, and a few runs of the points.
+the first period doubling on it, with its normal form. The loops by hand get the slopes of the branch that `continuation` found,
+and need no step control: the line through the two points before is the guess, Newton's method corrects it. In heyoka's loop and
+the loop over `stride` and `return_jacobian` the Jacobian is exact; SciPy has `fsolve` and finite differences, and a few runs of
+the points.
 A time is the median of nine later calls (SciPy: one), `least` the least of them. Compilation is the time of the first call less
 that, and no part of the others; for heyoka it is the time to build its integrators.
 
@@ -238,6 +239,8 @@ def compare_doublings(walk):
             f"{name:<32}{value:>20.16f}{abs(value - doubling):>10.1e}{each * 1e3:>10.2f}{least * 1e3:>8.2f}"
             f"{compiling:>12.1f}"
         )
+    _, first, (each, least) = timed(lambda: point.normal_form)
+    print(f"{'hyjax normal_form there':<32}{'':>30}{each * 1e3:>10.2f}{least * 1e3:>8.2f}{first - each:>12.1f}")
 
 
 if __name__ == "__main__":
