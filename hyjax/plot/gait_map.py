@@ -5,7 +5,7 @@ import itertools
 import json
 import pathlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TYPE_CHECKING
 
 import jax
@@ -75,7 +75,7 @@ class GaitMap:
 
 
 def gait_map(
-    branches: "Branch | Sequence[Branch]",
+    branches: "Branch | Iterable[Branch] | Mapping[str, Branch]",
     model: Model,
     across: "Height" = "speed",
     up: "Height" = "period",
@@ -89,7 +89,7 @@ def gait_map(
     the gait is stable, hollow where not. Pointing at one shows its numbers and a drawing, a click its motion; arrow keys go on
     along the branch.
 
-    **Arguments:** `branches`: one, or several of one system, with orbits that were found. `model`: with `outline`, as for
+    **Arguments:** `branches`: one, or several of one system, also by name. `model`: with `outline`, as for
     `animate_orbit`; where it has `forces(mode, x, params)`, the vertical forces of the legs, shape `(legs,)`, these are shown.
     `across`, `up`: what the map shows, the name `speed`, `period`, `duty_factor`, `spectral_radius`, of the parameter or of a
     coordinate at the start; or a function `(orbit, params) -> number`, as those of `hyjax.objectives`. The speed is that of the
@@ -113,7 +113,12 @@ def gait_map(
     check_outline(model, "gait_map")
     if gaits < 1:
         raise ValueError(f"gait_map: gaits={gaits} must be at least 1.")
-    branches = list(branches) if isinstance(branches, Sequence) else [branches]
+    branches = branches.values() if isinstance(branches, Mapping) else branches
+    branches = list(branches) if isinstance(branches, Iterable) else [branches]
+    if not branches or not all(hasattr(each, "heights") for each in branches):
+        raise ValueError(
+            f"gait_map: give branches, as hj.continuation returns them, at least one; not {[type(x).__name__ for x in branches]}."
+        )
     total, points = sum(map(len, branches)), []
     for number, branch in enumerate(branches):
         orbits = jax.tree.map(np.asarray, branch.orbits)

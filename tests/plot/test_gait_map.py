@@ -63,6 +63,15 @@ def test_the_page_of_a_branch(branch, tmp_path):
 
 
 @pytest.mark.medium
+def test_branches_by_name(branch):
+    by_name = hj.plot.gait_map({"rolling": branch}, wheel, "slope", gaits=2)
+    assert by_name.page == hj.plot.gait_map(branch, wheel, "slope", gaits=2).page
+    for none in ([], {}, branch.orbit(0), [branch, 1.0]):
+        with pytest.raises(ValueError, match="gait_map: give branches"):
+            hj.plot.gait_map(none, wheel)
+
+
+@pytest.mark.medium
 def test_the_page_needs_no_other_file(branch):
     page = hj.plot.gait_map([branch], wheel, gaits=2).page
     assert not re.search(r"https?:|src=|href=|@\w+@|url\(|import", page.replace("http://www.w3.org", ""))
