@@ -1,9 +1,11 @@
 r"""The verdict on a periodic orbit: the one code of orbits that are searched, swept, continued or optimized.
 
-A solver that has converged knows that the pre-impact state comes back. That is an orbit if four things hold.
+A solver that has converged knows that the pre-impact state comes back. That is an orbit if five things hold.
 
 - **It is one.** Newton's equation is regular: the return map has no multiplier 1, and conditions determine their unknowns.
 - **It lasts.** The period is positive, and state and period have not shrunk to rounding, as where events accumulate.
+- **It moves.** The vector field does not vanish at its start: an equilibrium on a section, round which the flow turns, is a fixed
+  point of the section's map.
 - **The state returns.** The residual $|S^m(x) - x|$ is taken after the jump that closes the orbit. Its tolerance is that of the
   solver, `accept`, relative to the largest state, and times the derivative of this jump where that is larger than 1: the
   pre-impact state is accurate to `accept`, and the jump multiplies this error. Where the tolerance is finer than rounding in the
@@ -76,6 +78,8 @@ def judged(
     lasts = chain.period > 0 if guess is None else (chain.period > 0) & ~_vanishes(problem, chain, guess, params)
     open_end = RESULTS.out_of_phase if timed else RESULTS.orbit_not_converged
     causes = [(~lasts, RESULTS.zeno), (~(chain.residual <= tolerance), open_end)]
+    if not timed:
+        causes.append((_rests(problem, chain, size, guess, params), open_end))
     if timed:
         repeats = _repeats(problem, chain, params, integrator, size, 1 + largest_row(jacobian))
         causes.append((~repeats, RESULTS.out_of_phase))
@@ -148,8 +152,17 @@ def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strid
     rate = jnp.max(jnp.abs(problem.system.mode(problem.sequence[0]).vector_field(jnp.zeros_like(size), start, params)))
     eps = jnp.finfo(start.dtype).eps
     states = [jnp.max(jnp.abs(each)) for each in (chain.nodes, chain.before)]
-    small = (jnp.maximum(*states) <= eps**0.5 * size) & (chain.period * rate <= eps**0.6 * size)
+    small = (jnp.maximum(*states) <= eps**0.5 * size) & (chain.period * rate <= eps**0.5 * size)
     return small & (rate > 0)
+
+
+def _rests(problem: Problem, chain: Chain, size: Scalar, guess: Array | None, params: Params) -> Flag:
+    """Whether the start is an equilibrium, up to rounding: the first arc lasts, and at its first rate the state would not move in
+    a period. Of a system that does not depend on time."""
+    size = size if guess is None else jnp.maximum(size, jnp.max(jnp.abs(guess)))
+    f = problem.system.mode(problem.sequence[0]).vector_field(jnp.zeros_like(size), chain.nodes[0], params)
+    small = jnp.finfo(size.dtype).eps ** ROUNDING * size
+    return (chain.elapsed[0, 0] > 0) & (chain.period * jnp.max(jnp.abs(f), initial=0) <= small)
 
 
 def _leaves_level(

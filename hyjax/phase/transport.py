@@ -148,7 +148,7 @@ def _arc(orbit: PeriodicOrbit, k: int, stride: Array, samples: int):
     if takes_age(system):
         flows = jax.vmap(lambda flow: jax.scipy.linalg.block_diag(jnp.ones_like(flow[:1, :1]), flow))(flows)
         system, last = with_age(system), jnp.append(end - start, last)
-    return t, x, (end - start) * shares, flows, saltation_matrix(system, taken[k], end, last, params)
+    return t, x, (end - start) * shares, flows, saltation_matrix(system, system.way(taken[k]), end, last, params)
 
 
 def chebyshev(n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -438,6 +438,18 @@ def test_a_symmetry_at_the_section_makes_half_an_orbit_whole():
     assert_allclose(half.multipliers**2, whole.multipliers, rtol=1e-12, atol=1e-14)
 
 
+def test_an_equilibrium_on_a_section_is_no_orbit():
+    """Round a focus the flow turns in a finite time, so that the focus is a fixed point of the section's map: at 0 and at 3."""
+    spin = lambda t, x, p: jnp.stack([x[1], -0.2 * x[1] - (x[0] - p)])
+    section = hj.Section("flow", lambda t, x, p: x[1])
+    step = hj.ReturnMap(hj.HybridSystem({"flow": hj.Mode(spin, ("x", "v"))}, ()), section=section, integrator=ROLLED)
+    for centre in (0.0, 3.0):
+        found = hj.periodic_orbit(step, jnp.array([centre + 0.5, 0.0]), jnp.array(centre), throw=False)
+        assert found.result == "orbit_not_converged"
+    region = jnp.array([2.0, -1.0]), jnp.array([4.0, 1.0])
+    assert not hj.find_orbits(step, jnp.array(3.0), region=region, max_starts=8, throw=False).batches
+
+
 @pytest.mark.parametrize(
     "reset, message",
     [

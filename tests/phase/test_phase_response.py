@@ -28,6 +28,27 @@ def neuron(drive, strides=1):
     return hj.periodic_orbit(step, jnp.zeros(1), drive, throw=False)
 
 
+def test_a_cycle_through_the_guards_of_a_family():
+    """A relaxation oscillator, x' = a u - x, whose held u changes its sign at x = 1/2 and -1/2: Z = 1 / f of x, and half a period
+    is log((a + 1/2) / (a - 1/2))."""
+    charge = hj.Mode(lambda t, x, a: a * x[1:] - x[:1], ("x",), held=("u",))
+    flip = hj.Transition(
+        "charge",
+        "charge",
+        lambda t, x, a: jnp.stack([0.5 - x[0], x[0] + 0.5]),
+        lambda t, x, a, i: jnp.stack([x[0], jnp.where(i == 0, -1.0, 1.0)]),
+        armed=lambda t, x, a: jnp.stack([x[1] > 0, x[1] < 0]),
+    )
+    step = hj.ReturnMap(
+        hj.HybridSystem({"charge": charge}, (flip,)), sequence=("charge[0]", "charge[1]"), integrator=ROLLED
+    )
+    a = jnp.array(2.0)
+    response = hj.phase.phase_response(hj.periodic_orbit(step, jnp.array([-0.5, 1.0]), a), samples=SAMPLES)
+    assert_allclose(response.period, 2 * np.log(2.5 / 1.5), rtol=1e-13)
+    for arc in response.arcs:
+        assert_allclose(arc.z[:, 0], 1 / (2 * arc.x[:, 1] - arc.x[:, 0]), rtol=1e-12)
+
+
 def wave(cycle, x, params):
     return jnp.cos(2 * jnp.pi * cycle) * jnp.ones_like(x)
 
