@@ -124,6 +124,7 @@ def footfalls_of(orbit: "PeriodicOrbit", legs: Sequence[str] | Mapping[str, Coll
             f"footfalls: {f'there is no {unknown[0]!r}' if unknown else 'which legs stand is not held'}. Give legs: names of "
             f"held coordinates ({', '.join(held) or 'none'}), or a dictionary from legs to modes ({', '.join(names)})."
         )
+    flags = {leg: flag if flag in held or not isinstance(flag, str) else (flag,) for leg, flag in flags.items()}
     durations = np.diff(np.asarray(ends), prepend=0) / float(orbit.period)
     starts, found = np.cumsum(durations) - durations, []
     for flag in flags.values():

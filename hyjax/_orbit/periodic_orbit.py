@@ -117,7 +117,11 @@ def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> 
     """The map on a level of a conserved quantity, and its parameters."""
     parts: list[Any] = [*conserved] if isinstance(conserved, tuple) else [conserved]
     quantity, *given = parts
-    if not callable(quantity) or len(given) > 1 or any(callable(each) or jnp.ndim(each) for each in given):
+    if (
+        not callable(quantity)
+        or len(given) > 1
+        or any(isinstance(each, str) or callable(each) or jnp.ndim(each) for each in given)
+    ):
         raise ValueError(
             f"periodic_orbit: conserved={conserved!r} must be a function E(t, x, params), or a pair of it and its value; of "
             "several quantities one."

@@ -106,7 +106,8 @@ def test_legs_by_modes_and_misuse():
 
     params = wheel.Params()
     orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    assert_allclose(orbit.footfalls({"spoke": ("stance",)}).stances[0], [(0.0, 1.0)])
+    for legs in ({"spoke": ("stance",)}, {"spoke": "stance"}):
+        assert_allclose(orbit.footfalls(legs).stances[0], [(0.0, 1.0)])
     with pytest.raises(ValueError, match="which legs stand is not held"):
         orbit.footfalls()
     with pytest.raises(ValueError, match="there is no 'spoke'"):

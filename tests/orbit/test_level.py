@@ -100,6 +100,8 @@ def test_bad_quantities(unchecked):
     guess = jnp.array([0.0, 2.0])
     with pytest.raises(ValueError, match=r"conserved=2\.0 must be a function"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=2.0)
+    with pytest.raises(ValueError, match="a pair of it and its value"):
+        hj.periodic_orbit(ball.step, guess, PARAMS, conserved=(energy, "1.3"))
     with pytest.raises(ValueError, match="of several quantities one"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=(energy, energy))
     with pytest.raises(ValueError, match=r"must return an array of shape \(\), not \(2,\)"):
