@@ -74,7 +74,7 @@ def _outputs(jaxpr: Jaxpr, marked: Sequence[bool]) -> list[bool]:
 
 
 def _scales_rounding(equation: JaxprEqn) -> bool:
-    return equation.primitive.name == "jit" and equation.params["name"] == rounding_scale.__name__
+    return equation.primitive.name == "jit" and equation.params["name"] == "rounding_scale"
 
 
 def _repeated(jaxpr: Jaxpr, consts: Sequence[bool], others: Sequence[bool], carry: int) -> list[bool]:
