@@ -69,12 +69,17 @@ def _outputs(jaxpr: Jaxpr, marked: Sequence[bool]) -> list[bool]:
                 outputs = [True] * len(outputs)
         else:
             outputs = [True] * len(equation.outvars)
+        if equation.effects:
+            # What it writes to depends on what it reads.
+            known.update(variable for variable in equation.invars if not isinstance(variable, Literal))
         known.update(variable for variable, mark in zip(equation.outvars, outputs, strict=True) if mark)
     return [seen(variable) for variable in jaxpr.outvars]
 
 
 def _scales_rounding(equation: JaxprEqn) -> bool:
-    return equation.primitive.name == "jit" and equation.params["name"] == "rounding_scale"
+    if equation.primitive.name != "jit" or equation.params["name"] != "rounding_scale":
+        return False
+    return [each.primitive.name for each in equation.params["jaxpr"].jaxpr.eqns] == ["abs"]
 
 
 def _repeated(jaxpr: Jaxpr, consts: Sequence[bool], others: Sequence[bool], carry: int) -> list[bool]:

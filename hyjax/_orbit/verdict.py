@@ -78,7 +78,7 @@ def judged(
     lasts = chain.period > 0 if guess is None else (chain.period > 0) & ~_vanishes(problem, chain, guess, params)
     open_end = RESULTS.out_of_phase if timed else RESULTS.orbit_not_converged
     causes = [(~lasts, RESULTS.zeno), (~(chain.residual <= tolerance), open_end)]
-    if not timed:
+    if not timed and guess is not None:
         causes.append((_rests(problem, chain, size, guess, params), open_end))
     if timed:
         repeats = _repeats(problem, chain, params, integrator, size, 1 + largest_row(jacobian))
@@ -156,13 +156,17 @@ def _vanishes(problem: Problem, chain: Chain, guess: State | Float[Array, "strid
     return small & (rate > 0)
 
 
-def _rests(problem: Problem, chain: Chain, size: Scalar, guess: Array | None, params: Params) -> Flag:
-    """Whether the start is an equilibrium, up to rounding: the first arc lasts, and at its first rate the state would not move in
-    a period. Of a system that does not depend on time."""
-    size = size if guess is None else jnp.maximum(size, jnp.max(jnp.abs(guess)))
-    f = problem.system.mode(problem.sequence[0]).vector_field(jnp.zeros_like(size), chain.nodes[0], params)
-    small = jnp.finfo(size.dtype).eps ** ROUNDING * size
-    return (chain.elapsed[0, 0] > 0) & (chain.period * jnp.max(jnp.abs(f), initial=0) <= small)
+def _rests(
+    problem: Problem, chain: Chain, size: Scalar, guess: State | Float[Array, "strides n"], params: Params
+) -> Flag:
+    """Whether the start is an equilibrium, up to rounding: the first arc lasts, and at its first rate no coordinate would move in
+    a period, beside its own size and the distance from the guess. Of a system that does not depend on time."""
+    at, start = chain.nodes[0], guess if guess.ndim == 1 else guess[0]
+    f = problem.system.mode(problem.sequence[0]).vector_field(jnp.zeros_like(size), at, params)
+    own = jnp.maximum(jnp.maximum(jnp.abs(at), jnp.abs(start)), jnp.max(jnp.abs(at - start)))
+    eps, flowing = jnp.finfo(size.dtype).eps, slice(f.size)
+    still = chain.period * jnp.abs(f) <= eps**ROUNDING * own[flowing] + 64 * eps * size
+    return (chain.elapsed[0, 0] > 0) & jnp.all(still)
 
 
 def _leaves_level(

@@ -92,6 +92,16 @@ def test_inner_functions_and_loops_are_looked_through():
     # Only the number of passes depends on the first input; only how large its rounding is.
     mixed.append(lambda a, b: jax.lax.while_loop(lambda c: c[0] < 9, lambda c: (c[0] + 1, 2 * c[1]), (a, b))[1])
     apart.append(lambda a, b: b + 1e-16 * rounding_scale(a))
+
+    def written(a, b):
+        ref = jax.new_ref(0.0)
+        ref[...] = a
+        return b * ref[...]
+
+    # Of one's own, by the same name.
+    cosine = lambda a: jnp.cos(a)
+    cosine.__name__ = "rounding_scale"
+    mixed += [written, jax.jit(written), lambda a, b: b + jax.jit(cosine)(a)]
     of = lambda fn: depends_on(jax.make_jaxpr(fn)(1.0, 2.0), 1)
     assert not any(map(of, apart)) and all(map(of, mixed))
 

@@ -438,6 +438,17 @@ def test_a_symmetry_at_the_section_makes_half_an_orbit_whole():
     assert_allclose(half.multipliers**2, whole.multipliers, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("dtype, large, rise", [(jnp.float32, 300.0, 1e-2), (jnp.float64, 1e5, 1e-6)])
+def test_a_small_orbit_beside_a_large_coordinate_moves(dtype, large, rise):
+    """A ball whose rise is halved and restored in each bounce, beside a held number: of period 2 v / g."""
+    air = hj.Mode(lambda t, x, p: jnp.stack([x[1], -1.0]), ("y", "v"), held=("q",))
+    reset = lambda t, x, p: jnp.stack([x[0], (p - x[1]) / 2, large + (x[2] - large) / 2])
+    system = hj.HybridSystem({"air": air}, (hj.Transition("air", "air", lambda t, x, p: x[0], reset),))
+    guess = jnp.array([0.0, 1.2 * rise, large], dtype)
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("air",)), guess, jnp.array(rise, dtype))
+    assert_allclose(orbit.period, 2 * rise, rtol=1e-5)
+
+
 def test_an_equilibrium_on_a_section_is_no_orbit():
     """Round a focus the flow turns in a finite time, so that the focus is a fixed point of the section's map: at 0 and at 3."""
     spin = lambda t, x, p: jnp.stack([x[1], -0.2 * x[1] - (x[0] - p)])
