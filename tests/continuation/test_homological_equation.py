@@ -14,9 +14,10 @@ import pytest
 from numpy.testing import assert_allclose
 from test_normal_form import form_at
 
-mp.mp.dps = 30
-ONE, MINUS, PAIR = (1,), (-1,), (mp.expj(1), mp.expj(-1))
-QUARTER, THIRD, OTHER = ((mp.expj(angle), mp.expj(-angle)) for angle in (mp.pi / 2, 2 * mp.pi / 3, mp.mpf("1.9")))
+DIGITS, ONE, MINUS = 30, (1,), (-1,)
+with mp.workdps(DIGITS):
+    ANGLES = 1, mp.pi / 2, 2 * mp.pi / 3, mp.mpf("1.9")
+    PAIR, QUARTER, THIRD, OTHER = ((mp.expj(angle), mp.expj(-angle)) for angle in ANGLES)
 # The critical multipliers, those of pairs together, and the order of the form.
 KINDS = {
     "fold": ((ONE,), 2), "period-doubling": ((MINUS,), 3), "neimark-sacker": ((PAIR,), 3), "branch-point": ((ONE,), 3),
@@ -24,6 +25,12 @@ KINDS = {
     "resonance-1:4": ((QUARTER,), 3), "fold-flip": ((ONE, MINUS), 3), "fold-neimark-sacker": ((PAIR, ONE), 3),
     "flip-neimark-sacker": ((PAIR, MINUS), 3), "double-neimark-sacker": ((PAIR, OTHER), 3),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mp.workdps(DIGITS):
+        yield
 
 
 def exponents(size, order):
