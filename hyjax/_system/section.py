@@ -116,7 +116,7 @@ def _start(section: Stroboscope, params: Params) -> Time:
 
 
 class LaterDomain(eqx.Module):
-    """A domain of the library's own, whose time counts from the phase of a stroboscope, with its methods."""
+    """A domain whose time counts from the phase of a stroboscope, with the methods of one of the library's own."""
 
     domain: Callable
     section: Stroboscope
@@ -148,9 +148,7 @@ def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, 
         return dataclasses.replace(part, **{name: of(fn) for name, fn in fns.items() if fn is not None})
 
     def of_mode(mode):
-        given = mode.domain
-        with_methods = any(hasattr(given, name) for name in ("guarded", "refusal"))
-        domain = LaterDomain(given, section) if with_methods else given and of(given)
+        domain = mode.domain and LaterDomain(mode.domain, section)
         return dataclasses.replace(later(mode, "vector_field"), domain=domain)
 
     modes = {name: of_mode(mode) for name, mode in system.modes.items()}
