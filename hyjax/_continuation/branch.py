@@ -186,7 +186,7 @@ class Branch(OrbitCurve):
 
     @property
     def stable(self) -> np.ndarray:
-        """Whether all multipliers lie inside the unit circle; shape `(points,)`."""
+        """Whether all multipliers lie inside the unit circle, of a family those beside its own; shape `(points,)`."""
         return np.max(np.abs(self.multipliers), axis=1) < 1
 
     @property
@@ -270,8 +270,9 @@ class Branch(OrbitCurve):
                 interval_to((low, high), point.value, "connected", behind=0.0)
         return diagrams().crossing_branches([self], stop=(low, high), method=method)
 
-    def explore(self, model, **options):
-        """A page with the gait map of the branch, on which its gaits move; see `hyjax.plot.gait_map`."""
+    def explore(self, model=None, **options):
+        """A page with the gait map of the branch, on which its gaits move; see `hyjax.plot.gait_map`. **Arguments:** `model`: not
+        needed for a system of `hyjax.models`."""
         return pictures().gait_map(self, model, **options)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._orbit.level import of_others
 from .._results.installed import load_xarray
 from .._results.labels import described, meanings_of, named_params, units_attribute, units_of
 from .._results.table import Table, without_rounding
@@ -27,7 +28,7 @@ def branch_tables(branch, end: str | None = None) -> tuple[Table, ...]:
     rows = [
         (branch.parameter, ends, _parameter_unit(params, branch.parameter)),
         ("period", f"{periods[0]:.10g} to {periods[-1]:.10g}", units_of(None, params, problem.system).time),
-        ("stable", f"{int(stable.sum())} of {len(stable)} points", ""),
+        ("stable", f"{int(stable.sum())} of {len(stable)} points{of_others(params)}", ""),
         ("result", end or described_end(branch), ""),
     ]
     # Locating special points takes computation: printing shows them only if `branch.special_points` was read before.

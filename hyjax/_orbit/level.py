@@ -93,6 +93,11 @@ class Family(eqx.Module):
         return self.push * (self.distance - self.along @ (y - self.start))
 
 
+def of_others(params: Params) -> str:
+    """What a report says beside `stable` of an orbit of a family: which multipliers it is about."""
+    return ", by the multipliers beside the family's own" if isinstance(params, Level | Family) else ""
+
+
 def of_own_params(system: HybridSystem) -> HybridSystem:
     """The system whose parameters are a `Level` or a `Family`, of which its functions take their own."""
     modes = {name: _with_own(mode, "vector_field", "domain") for name, mode in system.modes.items()}

@@ -112,7 +112,8 @@ class PeriodicOrbit(Shown):
 
     @property
     def stable(self) -> Bool[Array, "*batch"]:
-        """Whether every multiplier lies inside the unit circle; those of an orbit that is `not_isolated` do not."""
+        """Whether every multiplier lies inside the unit circle; those of an orbit that is `not_isolated` do not. With `conserved`
+        the family's own is not among them."""
         return (self.spectral_radius < 1) & (self.result != RESULTS.not_isolated)
 
     @property

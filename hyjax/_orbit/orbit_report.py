@@ -16,6 +16,7 @@ from .._results.table import complex_text, shown_indices, Table, without_roundin
 from .._system.results import code_flags, code_names, counted_codes, described_code
 from .._system.system import HybridSystem
 from .._system.types import Params
+from .level import of_others
 
 if TYPE_CHECKING:
     import pandas
@@ -77,8 +78,8 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
     for k, value in enumerate(multipliers):
         yield f"multiplier {k + 1}", complex_text(complex(value), digits - 2), ""
     yield "spectral radius", f"{np.max(np.abs(multipliers)):.{digits - 2}g}", ""
-    radius = np.max(np.abs(orbit.multipliers))
-    yield "stable", "unknown" if np.isnan(radius) else "yes" if radius < 1 else "no", ""
+    stable = "unknown" if np.isnan(orbit.spectral_radius) else "yes" if orbit.stable else "no"
+    yield "stable", stable + of_others(orbit.params), ""
     yield "residual", f"{orbit.residual:.1e}", _unit_of_residual(orbit, units)
     yield "guard rates", ", ".join(f"{rate:.6g}" for rate in orbit.guard_rates), ""
     if dtype != np.float64:

@@ -39,12 +39,6 @@ def fingerprint(system: HybridSystem) -> dict[str, Any]:
     }
 
 
-def model_name(system: HybridSystem) -> str | None:
-    """The name of the model of `hyjax.models` that has this system, `None` for another system."""
-    name, kind = _model_and_kind(system)
-    return None if kind else name
-
-
 def _model_and_kind(system: HybridSystem) -> tuple[str | None, str]:
     """The name of the model, and the kind of its system: see `hyjax.models.orbit_systems`."""
     models, plain = registry.models(), system.unsized()
@@ -62,8 +56,8 @@ def _model_and_kind(system: HybridSystem) -> tuple[str | None, str]:
 
 
 def model_of(system: HybridSystem | None) -> ModuleType | None:
-    """The model of `hyjax.models` that has this system, `None` for another system."""
-    name = None if system is None else model_name(system)
+    """The model of `hyjax.models` that has this system, or for whose orbits it is made; `None` for another system."""
+    name = None if system is None else _model_and_kind(system)[0]
     return None if name is None else registry.models().load(name)
 
 

@@ -138,8 +138,9 @@ def save(path: str | Path, result: PyTree) -> None:
     group of a new store, which has that part to the last bit, and for other programs the dataset of its `to_xarray`, of a
     branch with its special points, which are searched. **Returns:** nothing.
 
-    `ValueError` for another suffix, for what is no result of hyjax, for a traced result, for parts of different systems in a
-    file, for a result that holds other functions of your own, for a store of anything but a dictionary, and for a `/` in a name.
+    `ValueError` for another suffix, for what is no result of hyjax, for none at all, for a traced result, for parts of different
+    systems in a file, for a result that holds other functions of your own, for a store of anything but a dictionary, and for a
+    `/` in a name.
     `OSError` where the file cannot be written, or the store exists. `ImportError` for a store without xarray and zarr.
 
     **Example:**
@@ -153,6 +154,8 @@ def save(path: str | Path, result: PyTree) -> None:
     """
     path = Path(path) if Path(path).suffix == ".zarr" else _checked(path, "save")
     parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple | list) else (result,)
+    if not parts:
+        raise ValueError(f"hj.save: {path}: the {type(result).__name__} is empty: there is no result to write.")
     for part in parts:
         if not hasattr(part, "_tables") or isinstance(part, HybridSystem):
             raise ValueError(
@@ -211,8 +214,11 @@ def _save_groups(path: Path, results: PyTree) -> None:
 
 def _groups_of(path: Path) -> dict[str, io.BytesIO] | None:
     """The files in the groups of a store that `save` wrote, by name; `None` for another store. `ValueError` where one is lost."""
-    attributes = path / ".zattrs"
-    if not attributes.exists() or json.loads(attributes.read_text()).get("format") != FORMAT:
+    try:
+        attributes = json.loads((path / ".zattrs").read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(attributes, dict) or attributes.get("format") != FORMAT:
         return None
     root = needed("zarr", "data", "Stores of results").open_group(path, mode="r", use_consolidated=False)
     try:
@@ -253,7 +259,8 @@ def load(
     float64 in a session of 32 bits, a function that the file does not name, and where `system` or `params` is needed and not
     given. A warning where the source of a function has changed since: the numbers may no longer be those of this system, or of
     this objective. `FileNotFoundError` without the file. `SolveError` where a file of a store is missing or damaged, or is of
-    another place or another sweep; the message names the chunk and the remedy. `ImportError` for a store without xarray and zarr.
+    another place or another sweep; the message names the chunk and the remedy; or where another
+    program wrote the store. `ImportError` for a store without xarray and zarr.
 
     **Example:**
 
@@ -267,6 +274,8 @@ def load(
     {'value': 0.2, 'units': 'rad'}
     """
     if Path(path).suffix == ".zarr" or Path(path).is_dir():
+        if not Path(path).exists():
+            raise FileNotFoundError(f"hj.load: {path}: there is no such store.")
         if (groups := _groups_of(Path(path))) is None:
             return sweeps().open_sweep(path)
         read = lambda name, file: _loaded(Path(path) / name, file, system, params, functions, describe)

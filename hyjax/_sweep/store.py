@@ -321,7 +321,9 @@ def open_sweep(path: str | Path) -> "xarray.Dataset":
     """The dataset of a store that `sweep(out=...)` wrote, for `hyjax.load`."""
     load_xarray()
     path = Path(path)
-    attributes_of(path)
+    remedy = "Restore it from a copy; a store of another program is read by xarray.open_zarr."
+    if not BOUND.items() <= attributes_of(path, remedy).items() and not (path / "result").is_dir():
+        raise SolveError(f"{path}: neither a sweep nor hj.save wrote this store. {remedy}")
     store = Store(path)
     for i in range(len(store.chunks)):
         if names := store.damaged(i):
@@ -381,14 +383,14 @@ def consolidate(store: Path) -> None:
         zarr.consolidate_metadata(store)
 
 
-def attributes_of(path: Path) -> dict[str, Any]:
-    """The attributes of an existing store; `SolveError` where the path is none."""
+def attributes_of(path: Path, remedy: str = "Write to another path.") -> dict[str, Any]:
+    """The attributes of an existing store; `SolveError` where the path is none, with the remedy."""
     try:
         found = json.loads((path / "zarr.json").read_text())
         return dict(found["attributes"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SolveError(
-            f"{path}: this is not a store of a sweep, or is damaged ({type(error).__name__}: {error}). Write to another path."
+            f"{path}: this is not a store of a sweep, or is damaged ({type(error).__name__}: {error}). {remedy}"
         ) from error
 
 

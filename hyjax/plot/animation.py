@@ -15,7 +15,7 @@ from .._system.types import Params, State
 from .figure import INK, pyplot, signed
 from .optimization_figure import end_values, objective_name
 from .orbit_axes import message_of
-from .scene import clock, frame_times, Model, placed_arcs, PlacedArc, scene, view_of, walk
+from .scene import clock, frame_times, Model, placed_arcs, PlacedArc, scene, shapes, view_of, walk
 
 if TYPE_CHECKING:
     import matplotlib.animation
@@ -92,13 +92,24 @@ def animate_trajectory(
     return _animate(placed_arcs(arcs, model, trajectory.params), model, trajectory.params, fps, speed)
 
 
-def check_outline(model: Model, caller: str) -> None:
-    """`ValueError` for a model without an outline."""
+def check_outline(model: Model, caller: str, orbit: PeriodicOrbit | None = None) -> None:
+    """`ValueError` for a model without an outline, or whose outline is not one of this orbit."""
+    name = getattr(model, "__name__", str(model)).rpartition(".")[-1]
     if not hasattr(model, "outline"):
-        name = getattr(model, "__name__", str(model)).rpartition(".")[-1]
         raise ValueError(
             f"{caller}: {name} does not define outline. Give a model with a function outline(mode, x, params)."
         )
+    if orbit is None:
+        return
+    mode = orbit.mode_names[0]
+    coordinates = ", ".join(orbit.system.mode(mode).coordinates)
+    try:
+        shapes(model, mode, jnp.asarray(orbit.x)[None], orbit.params, np.zeros(2))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{caller}: outline of {name} fails for this orbit, whose state is ({coordinates}): {error}. Give the model of the "
+            "orbit."
+        ) from error
 
 
 def check_rates(caller: str, steps: int, fps: int, speed: float | None) -> None:

@@ -153,6 +153,7 @@ def explore(
     orbit = _first_gait(model) if orbit is None else orbit
     if np.ndim(orbit.period) or not np.isfinite(orbit.period):
         raise ValueError("explore: orbit must be one orbit that was found; choose one of a batch, such as orbits[0].")
+    check_outline(model, "explore", orbit)
     return Explorer(model, orbit, _ranges(orbit.params, ranges or {}), near)
 
 

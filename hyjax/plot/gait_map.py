@@ -16,6 +16,7 @@ from .._flow.trajectory import Arc
 from .._optimize import objectives
 from .._orbit.footfalls import Footfalls
 from .._orbit.orbit import PeriodicOrbit
+from .._results.fingerprint import model_of
 from .._results.labels import named_params, units_of
 from .._system.system import HybridSystem
 from .animation import check_outline
@@ -76,8 +77,8 @@ class GaitMap:
 
 def gait_map(
     branches: "Branch | Iterable[Branch] | Mapping[str, Branch]",
-    model: Model,
-    across: "Height" = "speed",
+    model: Model | None = None,
+    across: "Height | None" = None,
     up: "Height" = "period",
     *,
     legs: Sequence[str] | Mapping[str, Collection[str]] | None = None,
@@ -90,13 +91,15 @@ def gait_map(
     along the branch.
 
     **Arguments:** `branches`: one, or several of one system, also by name. `model`: with `outline`, as for
-    `animate_orbit`; where it has `forces(mode, x, params)`, the vertical forces of the legs, shape `(legs,)`, these are shown.
-    `across`, `up`: what the map shows, the name `speed`, `period`, `duty_factor`, `spectral_radius`, of the parameter or of a
-    coordinate at the start; or a function `(orbit, params) -> number`, as those of `hyjax.objectives`. The speed is that of the
-    model's `travel`, or the mean of the coordinate `x_rate`, by Simpson's rule. `legs`: as for `footfalls`. `gaits`: how many of
-    all move; each takes 10 to 25 kB.
+    `animate_orbit`, by default that of `hyjax.models` which has the branches' system; where it has `forces(mode, x, params)`, the
+    vertical forces of the legs, shape `(legs,)`, these are shown. `across`, `up`: what the map shows, by default the speed, or
+    the parameter where the model has none, and the period; the name `speed`, `period`, `duty_factor`, `spectral_radius`, of the
+    parameter or of a coordinate at the start; or a function `(orbit, params) -> number`, as those of `hyjax.objectives`. The
+    speed is that of the model's `travel`, or the mean of the coordinate `x_rate`, by Simpson's rule. `legs`: as for `footfalls`.
+    `gaits`: how many of all move; each takes 10 to 25 kB.
 
-    **Returns:** a `GaitMap`. `ValueError` for an unknown name, a model without an outline, and `gaits` below 1.
+    **Returns:** a `GaitMap`. `ValueError` for an unknown name, a system that is of no model, a model without an outline or of
+    another system, and `gaits` below 1.
 
     **Example:**
 
@@ -110,7 +113,6 @@ def gait_map(
 
     Source: Gan, Yesilevskiy, Zaytsev, Remy (2018), J. R. Soc. Interface 15, 20180455, for maps of gaits of one model.
     """
-    check_outline(model, "gait_map")
     if gaits < 1:
         raise ValueError(f"gait_map: gaits={gaits} must be at least 1.")
     branches = branches.values() if isinstance(branches, Mapping) else branches
@@ -119,6 +121,18 @@ def gait_map(
         raise ValueError(
             f"gait_map: give branches, as hj.continuation returns them, at least one; not {[type(x).__name__ for x in branches]}."
         )
+    system = branches[0].unfolding.problem.system
+    model = model_of(system) if model is None else model
+    if model is None:
+        raise ValueError(
+            "gait_map: the system of the branches is of no model of hyjax.models. Give model=, a module or a "
+            "types.SimpleNamespace with a function outline(mode, x, params)."
+        )
+    for branch in branches:
+        check_outline(model, "gait_map", branch.orbit(0))
+    if across is None:
+        known = hasattr(model, "travel") or any("x_rate" in mode.coordinates for mode in system.modes.values())
+        across = "speed" if known else branches[0].parameter
     total, points = sum(map(len, branches)), []
     for number, branch in enumerate(branches):
         orbits = jax.tree.map(np.asarray, branch.orbits)
@@ -140,7 +154,6 @@ def gait_map(
             )
     names = [_printed(height, branches[0], model) for height in (across, up)]
     named = tuple(tuple(point.feet.name for point in points if point.branch == k) for k in range(len(branches)))
-    system = branches[0].unfolding.problem.system
     seconds = SECONDS.get(units_of(model, branches[0].unfolding.params, system).time, 1.0)
     return GaitMap(_parts(points, names, head_of(model, system), seconds), named)
 

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax.models import rimless_wheel as wheel
+from hyjax.models import kneed_walker, rimless_wheel as wheel, simplest_walker
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,9 @@ def test_the_page_of_a_branch(branch, tmp_path):
 @pytest.mark.medium
 def test_branches_by_name(branch):
     by_name = hj.plot.gait_map({"rolling": branch}, wheel, "slope", gaits=2)
+    # The model that has this system.
+    assert by_name.page == branch.explore(across="slope", gaits=2).page
+    assert branch.explore(gaits=2).page == branch.explore(wheel, across="speed", gaits=2).page
     assert by_name.page == hj.plot.gait_map(branch, wheel, "slope", gaits=2).page
     for none in ([], {}, branch.orbit(0), [branch, 1.0]):
         with pytest.raises(ValueError, match="gait_map: give branches"):
@@ -112,3 +116,28 @@ def test_axes_of_the_map(branch):
         branch.explore(wheel, gaits=0)
     with pytest.raises(ValueError, match="does not define outline"):
         branch.explore(hj.plot)
+    # Of another system, with other parameters or another state.
+    for model in (kneed_walker, simplest_walker):
+        with pytest.raises(ValueError, match=r"gait_map: outline of .* fails for this orbit, .*model of the orbit"):
+            branch.explore(model)
+    with pytest.raises(ValueError, match=r"explore: outline of .* fails for this orbit"):
+        hj.plot.explore(kneed_walker, branch.orbit(0))
+
+
+@pytest.mark.medium
+def test_a_family_of_a_system_of_ones_own():
+    """Without speed, over its parameter; the report says which multipliers stability is about."""
+    free = hj.Mode(lambda t, x, p: jnp.stack([x[1], -jnp.ones_like(x[1])]), ("y", "y_rate"))
+    bounce = hj.Transition("free", "free", lambda t, x, p: x[0], lambda t, x, p: x * jnp.array([1.0, -1.0], x.dtype))
+    step = hj.ReturnMap(hj.HybridSystem({"free": free}, (bounce,)), sequence=("free",))
+    energy = lambda t, x, p: x[0] + x[1] ** 2 / 2
+    orbit = hj.periodic_orbit(step, jnp.array([0.0, 1.0]), jnp.array(0.0), conserved=energy)
+    assert "stable           yes, by the multipliers beside the family's own" in str(orbit)
+    family = hj.continuation(orbit, stop=1.0)
+    assert f"stable     {len(family)} of {len(family)} points, by the multipliers beside" in str(family)
+    with pytest.raises(ValueError, match=r"is of no model of hyjax\.models\. Give model="):
+        family.explore()
+    drawn = family.explore(
+        SimpleNamespace(outline=lambda mode, x, params: {"ball": jnp.stack([0 * x[0], x[0]])[None]}), gaits=2
+    )
+    assert "conserved" in drawn.page

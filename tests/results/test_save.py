@@ -141,6 +141,9 @@ def test_a_store_of_results_of_several_systems(gaits, tmp_path):
             hj.save(tmp_path / "new.zarr", what)
     with pytest.raises(ValueError, match="is no result of hyjax"):
         hj.save(tmp_path / "new.zarr", {"fall": fall, "x": jnp.zeros(3)})
+    for name, nothing in (("new.zarr", {}), ("new.npz", {}), ("new.npz", []), ("new.npz", ())):
+        with pytest.raises(ValueError, match=rf"{name}: the {type(nothing).__name__} is empty"):
+            hj.save(tmp_path / name, nothing)
     assert [each.name for each in tmp_path.iterdir()] == ["zoo.zarr"]
     with pytest.raises(ValueError, match=r"zoo\.zarr/wheels: .*modes"):
         hj.load(path, system=BALL)

@@ -305,5 +305,17 @@ def test_reads_as_any_reader_of_zarr(stored):
 
 
 def test_what_is_no_store(tmp_path):
-    with pytest.raises(hj.SolveError, match="not a store of a sweep"):
+    """Nothing, and what others wrote: nobody is told to delete that."""
+    with pytest.raises(FileNotFoundError, match="there is no such store"):
         hj.load(tmp_path / "nothing.zarr")
+    for path in (tmp_path / "empty.zarr", tmp_path / "list.zarr", tmp_path / "torn.zarr"):
+        path.mkdir()
+    (tmp_path / "list.zarr" / ".zattrs").write_text("[]")
+    (tmp_path / "torn.zarr" / ".zattrs").write_text("{")
+    (tmp_path / "file.zarr").write_text("")
+    for name in ("empty", "list", "torn", "file"):
+        with pytest.raises(hj.SolveError, match=r"not a store of a sweep.* read by xarray\.open_zarr"):
+            hj.load(tmp_path / f"{name}.zarr")
+    xarray.Dataset({"a": ("x", np.arange(3.0))}).to_zarr(tmp_path / "foreign.zarr", zarr_format=3, consolidated=False)
+    with pytest.raises(hj.SolveError, match=r"neither a sweep nor hj\.save wrote this store.*open_zarr"):
+        hj.load(tmp_path / "foreign.zarr")
