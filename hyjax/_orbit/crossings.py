@@ -333,7 +333,8 @@ def _nearest_pair(one: "Manifold", other: "Manifold") -> tuple[float, float]:
     apart = np.where(sine[1:] * sine[:-1] < 0, np.maximum(*apart), np.inf)
     if not np.any(apart < 1):
         raise ValueError("tangency: no two consecutive crossings have opposite sines. Give guess=(s, t).")
-    k = int(np.argmin(apart))
+    # Their images are as near to each other, up to rounding: those of the fewest passes.
+    k = int(np.argmin(np.where(apart <= 1.001 * np.min(apart), np.abs(s[1:]), np.inf)))
     return float(s[k] + s[k + 1]) / 2, float(t[k] + t[k + 1]) / 2
 
 

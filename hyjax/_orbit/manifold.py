@@ -411,12 +411,14 @@ def _with_polynomial(start: Manifold, size: float) -> Manifold:
             c = c - np.linalg.lstsq(rows.reshape(off.size, c.size), off.ravel(), rcond=1e-13)[0].reshape(c.shape)
         passage, _, codes = passages(lap, of(c, between))
         residual = float(np.max(np.abs(passage.end - of(c, between @ m.T))))
-        if np.all(codes == SUCCESSFUL) and residual <= min(coarse, found.residual / 4):
+        better = np.all(codes == SUCCESSFUL) and residual <= min(coarse, found.residual / 4)
+        if better:
             found = dataclasses.replace(
                 start, radius=radius * image, residual=residual, result=RESULTS.successful,
                 coefficients=np.concatenate([[y0], radius * np.array(v), c]), scale=radius,
             )  # fmt: skip
-        if found.residual <= close or (found.radius and residual > found.residual):
+        # What is off by more than the map's own rounding may be less on a smaller region, by more than in proportion to it.
+        if found.residual <= close / 32 or (found.radius and not better):
             break
     return found
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools as ft
 
 import jax.numpy as jnp
+import mpmath as mp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -194,12 +195,75 @@ def test_homoclinic_tangencies_of_henons_map():
     unstable, stable = curly()
     first = unstable.tangency(stable, solve=lambda p: p["a"])
     assert_allclose(first.solved, 1.153569811177149643324, atol=1e-14)
-    assert_allclose([first.s, first.t], [-6.451111391455420203152, -0.1391738080231328250695], rtol=1e-12)
-    assert_allclose(first.x[:2], [0.60692972213770597488, 0.088748404889563268603], atol=1e-12)
+    assert_allclose([first.s, first.t], [-2.149423878781792838705, -4.641169959764668074657], rtol=1e-12)
+    assert_allclose(first.x[:2], [-0.97372173709138406, 0.38956680020206246], atol=1e-12)
     # The manifold at that parameter, of another program, from the new orbit's own polynomial.
     params = SHIFTED_BY | {"a": jnp.asarray(first.solved), "b": jnp.array(0.3)}
     there = fixed_point(HENON, (0.63, 0.19), params).manifold("unstable", length=5.0, spacing=0.3)
     assert_allclose(there(first.s), first.x, atol=1e-12)
+
+
+def kicked(x, k, sin):
+    """The standard map."""
+    rate = x[1] + k * sin(x[0])
+    return [x[0] + rate, rate]
+
+
+@pytest.mark.medium
+def test_the_manifolds_of_the_standard_map_beside_a_saddle_that_turns_round():
+    """At k = 5 both multipliers at (pi, 0) are negative, mu^2 + 3 mu + 1 = 0. In 120 digits W(s) is the image of s / mu^n on the
+    tangent, by the map or its inverse. A polynomial that is good to 256 roundings only would leave 1e-11."""
+    saddle = fixed_point(mapping(lambda x, k: jnp.stack(kicked(x, k, jnp.sin)), 2), (3.1, 0.0), jnp.array(5.0))
+    back = lambda x: [x[0] - x[1], x[1] - 5 * mp.sin(x[0] - x[1])]
+    with mp.workdps(120):
+        for which, step, sign in (("unstable", lambda x: kicked(x, 5, mp.sin), -1), ("stable", back, 1)):
+            found, mu, reference = saddle.manifold(which, length=8.0, spacing=0.2), (sign * mp.sqrt(5) - 3) / 2, []
+            s = np.linspace(found.s[0], found.s[-1], 9)
+            for each in s:
+                far = mp.mpf(each) * mp.mpf(mu) ** (100 * sign) / mp.hypot(1, mu + 4)
+                x = [mp.pi + far, (mu + 4) * far]
+                for _ in range(100):
+                    x = step(x)
+                reference.append([float(a) for a in x])
+            assert_allclose(found(s)[:, :2], reference, atol=1e-12)
+
+
+def holmes(x, p):
+    return jnp.stack([x[1], -0.2 * x[0] + p["d"] * x[1] - x[1] ** 3])
+
+
+def ikeda(x, p):
+    turn = 0.4 - 6 / (1 + x[0] ** 2 + x[1] ** 2)
+    cos, sin = jnp.cos(turn), jnp.sin(turn)
+    return jnp.stack([1 + p["u"] * (x[0] * cos - x[1] * sin), p["u"] * (x[0] * sin + x[1] * cos)])
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("system", "strides", "guess", "params", "lengths", "expected"),
+    [
+        # The end of Henon's attractor, of the saddle beyond it, and a tangency of its orbit of two strides, both of which turn.
+        (HENON, 1, (-1.13, -0.34), {"a": 1.45, "b": 0.3}, (12, 12), (1.428878517304250045, 351.542900854551, 7.58027158299217)),
+        (HENON, 2, (0.97, -0.14), {"a": 1.4, "b": 0.3}, (5, 5), (1.407163044753862018, 4.44435826424236, -8.16493522487174)),
+        (mapping(holmes, 2), 1, (0.01, 0.0), {"d": 2.75}, (8, 5), (2.622555136963109692, 6.91488510260934, 1.57134511872129)),
+        (mapping(ikeda, 2), 1, (0.53, 0.25), {"u": 0.9}, (5, 5), (0.8994196869095079974, -4.34059681888548, -5.86557896356951)),
+    ],
+    ids=["henon_outer", "henon_of_two", "holmes", "ikeda"],
+)  # fmt: skip
+def test_tangencies_of_further_maps(system, strides, guess, params, lengths, expected):
+    """In mpmath with 130 digits, by Newton's method on points that begin at 1e-45 of the distance. The parameter, which is the
+    first, to roundings, s and t to those of fits."""
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED).repeated(strides)
+    saddle = hj.periodic_orbit(step, jnp.array([*guess, 0.0]), {name: jnp.array(each) for name, each in params.items()})
+    unstable, stable = (
+        saddle.manifold(which, length=length, spacing=0.2 if length > 5 else 0.1)
+        for which, length in zip(("unstable", "stable"), lengths, strict=True)
+    )
+    found = unstable.tangency(stable, solve=lambda p: p[next(iter(params))])
+    assert_allclose(found.solved, expected[0], atol=2e-15)
+    # Holmes' map is odd: the point on either side.
+    assert_allclose(np.abs([found.s, found.t]), np.abs(expected[1:]), rtol=5e-13)
+    assert found.s * found.t * expected[1] * expected[2] > 0
 
 
 @pytest.mark.slow
@@ -208,7 +272,7 @@ def test_tangencies_over_a_second_parameter():
     unstable, stable = curly()
     found = unstable.tangency(stable, solve=lambda p: p["a"], where=lambda p: p["b"], values=[0.4, 0.2])
     assert_allclose(found.solved, [1.133892401966680476061, 1.270613115516015309389], atol=1e-14)
-    assert_allclose(found.s, [-10.60653201797897310232, -5.408574416583431790414], rtol=1e-12)
+    assert_allclose(found.s, [-3.163545916388662168244, -1.851429642876582486283], rtol=1e-12)
     assert found.x.shape == (2, 3) and str(found.result) == "2 successful"
 
 
