@@ -417,6 +417,15 @@ def follow_arc(
     """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
     end, taken = flow_arc(automaton, now, start, t1, params, integrator)
     z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+    foreign = [not way._lands for way in automaton.system.transitions]
+    if any(foreign) and any(hasattr(mode.domain, "refusal") for mode in automaton.modes):
+        # A jump that is not the library's own may lead off the surface along which a mode slides, or off a contact.
+        way = jnp.maximum(taken, 0)
+        asked = (taken >= 0) & jnp.array(foreign)[automaton.system.numbers(way)[0]] & jnp.all(jnp.isfinite(z_after))
+        inputs = without_tangents((automaton, end.t, z_after, automaton.target(way), params))
+        code = inputs[0].refusal(*inputs[1:], integrator.tolerances(z_after.dtype))
+        sound = ~asked | (end.result != RESULTS.successful) | (code == RESULTS.successful)
+        end = dataclasses.replace(end, result=choose(sound, end.result, code))
     return leave_arc(automaton, now, last, end, taken, z_after, params)
 
 

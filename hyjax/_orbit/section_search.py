@@ -229,26 +229,30 @@ def _on_copies(step: ReturnMap, copies: dict[int, str]) -> Integrators:
 
 
 def _sequence_from(step: ReturnMap, copies: dict[int, str], x: State, params: Params) -> tuple[str, ...]:
-    """The sequence of modes of the passes from a state; that of no jump where a pass fails."""
-    once, system = dataclasses.replace(step, strides=1), step.system
+    """The sequence of modes of the passes from a state; that of no jump where a pass fails, or the last one ends in another mode
+    than the section's."""
+    system, section, mode = step.system, step.section, step.mode
+    assert section is not None
     home = copies[len(system.transitions)]
     t, sequence = jnp.zeros((), x.dtype), [home]
     for k in range(step.strides):
-        passed = once(x, params, t, throw=False)
+        # A stroboscope may find the state in another mode, where the crossing is none, and from which the next pass starts.
+        once = dataclasses.replace(step, strides=1, section=dataclasses.replace(section, mode=mode))
+        passed = once(x[: system.mode(mode).dimension], params, t, throw=False)
         assert isinstance(passed, Crossing)
         if not bool(passed.result == RESULTS.successful):
             return (home,)
+        mode = system.names[int(passed.mode)]
         rows = zip(np.asarray(passed.transitions).tolist(), np.asarray(passed.indices).tolist(), strict=True)
         for taken, index in rows:
             if taken >= 0:
                 # The arc that ends here names the guard of the family that ends it.
                 sequence[-1] += f"[{index}]" * (index >= 0)
                 sequence.append(copies[taken] if taken in copies else system.transitions[taken].target)
-        # A stroboscope may find the state in another mode, where the crossing is none.
-        if k < step.strides - 1 and system.names[int(passed.mode)] == step.mode:
+        if k < step.strides - 1 and mode == step.mode:
             sequence.append(home)
-        t, x = t + passed.time, passed.x[: x.size]
-    return tuple(sequence)
+        t, x = t + passed.time, passed.x
+    return tuple(sequence) if mode == step.mode else (home,)
 
 
 def _named(

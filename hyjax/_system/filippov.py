@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 
 from .per_mode import number, PerMode
 from .results import choose, RESULTS
-from .system import Guard, HybridSystem, Mode, Reset, Transition, unchanged, VectorField
+from .system import Guard, HybridSystem, Mode, Reset, texts_of, Transition, unchanged, VectorField, with_rest
 from .types import as_array, Flag, Matrix, Params, require_function, require_kind, Scalar, State, Time
 
 # For each surface on which side of it a flow is: 1 or -1, or 0 on the surface.
@@ -41,6 +41,7 @@ def filippov(
     coordinates: tuple[str, ...],
     *,
     units: tuple[str, ...] = (),
+    held: tuple[str, ...] = (),
     time_unit: str = "",
     enter: Reset = unchanged,
     leave: Reset = unchanged,
@@ -52,9 +53,9 @@ def filippov(
 
     **Arguments:** `fields`: `{1: above, -1: below}`, the vector fields $f_\pm(t, x, p)$ by the sign of $h$. `surface`:
     $h(t, x, p)$, shape `()`. For two surfaces that cross a tuple of both functions, and `{(1, 1): ..., (1, -1): ..., (-1, 1):
-    ..., (-1, -1): ...}`. `coordinates`, `units`, `time_unit`: as of `Mode` and `HybridSystem`. `enter`, `leave`: resets where
-    sliding along a surface begins and ends; by default nothing changes. Where sliding along one of two surfaces gives way to
-    sliding along the other, both act, `leave` first.
+    ..., (-1, -1): ...}`. `coordinates`, `units`, `held`, `time_unit`: as of `Mode` and `HybridSystem`; fields have no rates for
+    what is held. `enter`, `leave`: resets where sliding along a surface begins and ends; by default nothing changes. Where
+    sliding along one of two surfaces gives way to sliding along the other, both act, `leave` first.
 
     **Returns:** a `HybridSystem` with the modes `"+"`, `"-"` and, sliding, `"0"`; of two surfaces `"++"`, ..., `"0+"`, ..., and
     `"00"`, sliding along both. Every run is that of `simulate`, and every map, orbit and derivative that of the system: the
@@ -92,9 +93,15 @@ def filippov(
         require_function(field, "t, x, params", f"filippov: the field of {key}")
     for each in surfaces:
         require_function(each, "t, x, params", "filippov: surface")
+    names, held = texts_of(coordinates), texts_of(held)
+    if held:
+        given = {key: eqx.Partial(with_rest, field, len(held)) for key, field in given.items()}
     flows = Flows(surfaces, given)
     every = list(itertools.product((1, 0, -1), repeat=count))
-    modes = {_name(s): Mode(eqx.Partial(_slide, flows, PerMode(s)), coordinates, _side(flows, s), units) for s in every}
+    mode = lambda s: Mode(
+        eqx.Partial(_slide, flows, PerMode(s)), (*names, *held), _side(flows, s), units, held, _whole=bool(held)
+    )
+    modes = {_name(s): mode(s) for s in every}
     ways = [way for s in every for way in _ways_from(flows, s, enter, leave)]
     return HybridSystem(modes, tuple(ways), time_unit)
 
@@ -256,7 +263,8 @@ def _ways_from(flows: Flows, signs: Signs, enter: Reset, leave: Reset) -> list[T
         padded = [*conditions, *[(NOTHING, False)] * (4 - len(conditions))]
         picks, wanted = zip(*padded, strict=True)
         armed = eqx.Partial(_as_wanted, Picked(flows, None, PerMode(picks)), PerMode(wanted))
-        return Transition(here, _name(target), Picked(flows, own, PerMode(guard)), reset, armed=armed)
+        guarded = Picked(flows, own, PerMode(guard))
+        return Transition(here, _name(target), guarded, reset, armed=armed, _lands=reset is unchanged)
 
     found = []
     for limit, (k, side) in zip(

@@ -26,7 +26,7 @@ Armed = Callable[[Time, State, Params], Flag | Bool[Array, " members"]]
 Domain = Callable[[Time, State, Params], Scalar | Float[Array, " limits"]]
 
 
-def _texts(given: Any) -> tuple[str, ...]:
+def texts_of(given: Any) -> tuple[str, ...]:
     """Names or units in their order, of which one may be a text by itself. `ValueError` for what has no order, or no entries."""
     if isinstance(given, str):
         return (given,)
@@ -74,18 +74,18 @@ class Mode(eqx.Module):
     """
 
     vector_field: VectorField
-    coordinates: tuple[str, ...] = eqx.field(static=True, converter=_texts)
+    coordinates: tuple[str, ...] = eqx.field(static=True, converter=texts_of)
     domain: Domain | None = None
-    units: tuple[str, ...] = eqx.field(static=True, converter=_texts, default=())
-    held: tuple[str, ...] = eqx.field(static=True, converter=_texts, default=())
+    units: tuple[str, ...] = eqx.field(static=True, converter=texts_of, default=())
+    held: tuple[str, ...] = eqx.field(static=True, converter=texts_of, default=())
     # Whether the vector field has rates of all coordinates: once they are appended.
     _whole: bool = eqx.field(static=True, default=False)
 
     def __post_init__(self):
-        held = _texts(self.held)  # equinox converts fields after this method
+        held = texts_of(self.held)  # equinox converts fields after this method
         if held and not self._whole and callable(self.vector_field):
             self.vector_field = eqx.Partial(with_rest, self.vector_field, len(held))
-            self.coordinates, self._whole = (*_texts(self.coordinates), *held), True
+            self.coordinates, self._whole = (*texts_of(self.coordinates), *held), True
 
     def __check_init__(self):
         if self.domain is not None:
@@ -174,6 +174,8 @@ class Transition(eqx.Module):
     at_once: bool = eqx.field(static=True, default=False)
     # Of a family the number of its members, 0 as long as the shape of the guard is not known; `None` of a single transition.
     _members: int | None = eqx.field(static=True, default=None)
+    # Whether the library has made it with the domain of `target`: the state after the jump is none that `refusal` has to see.
+    _lands: bool = eqx.field(static=True, default=False)
 
     def __post_init__(self):
         if self._members is None and _takes_number(self.reset):

@@ -33,7 +33,7 @@ def contact_set_system(
         raise ValueError(f"contact_system: {sorted(twice)} name both a coordinate and a contact.")
     units = (*units, *("1" for _ in contacts)) if units else ()
     mode = Mode(bodies.flow, names, bodies, units, held=tuple(contacts))
-    change = Transition("contacts", "contacts", guard=bodies.distances, reset=bodies.change, armed=bodies.may_change)
+    change = Transition("contacts", "contacts", bodies.distances, bodies.change, bodies.may_change, _lands=True)
     return HybridSystem({"contacts": mode}, (change,), time_unit)
 
 
@@ -93,7 +93,7 @@ def read_sequence(system: HybridSystem, sequence: Sequence[str]) -> tuple[Hybrid
             # Guards that no arc names belong to the first.
             own = np.isin(np.arange(count), numbers) | ((k == 0) & ~np.isin(np.arange(count), named))
             reset = ft.partial(_leads, bodies, then)
-            ways.append(Transition(name, after, change.guard, reset, ft.partial(_armed, armed, own)))
+            ways.append(Transition(name, after, change.guard, reset, ft.partial(_armed, armed, own), _lands=True))
     domains = {name: dataclasses.replace(bodies, only=PerMode(tuple(codes.tolist()))) for name, codes, _ in sets}
     modes = {name: dataclasses.replace(mode, domain=domain) for name, domain in domains.items()}
     return HybridSystem(modes, ways, system.time_unit), tuple(arcs)

@@ -1,5 +1,6 @@
 r"""Bodies with a single contact: modes for approach, separation, sliding in both directions and sticking."""
 
+import dataclasses
 import functools as ft
 from collections.abc import Mapping, Sequence
 
@@ -122,7 +123,8 @@ def contact_system(
         Transition("U", target, closes, after_impact, ft.partial(leads_to, PerMode(outcome)))
         for target, outcome in outcomes.items()
     ]
-    return HybridSystem({"U": flight, "V": flight} | modes, (apex, *impacts, *transitions), time_unit)
+    ways = (dataclasses.replace(way, _lands=True) for way in (apex, *impacts, *transitions))
+    return HybridSystem({"U": flight, "V": flight} | modes, tuple(ways), time_unit)
 
 
 class Closed(eqx.Module):

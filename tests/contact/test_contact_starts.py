@@ -289,3 +289,17 @@ def test_the_mode_of_what_is_no_contact():
         jax.jit(lambda x: start(SMOOTH, x, params())[1])(jnp.zeros(4))
     with pytest.raises(ValueError, match="must be finite"):
         start(SMOOTH, jnp.full(4, jnp.nan), params())
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("system", [SMOOTH, WALLS], ids=["one contact", "contacts by name"])
+def test_a_kick_off_a_contact(system):
+    """A clock changes no mode, nor the set of contacts: a kick upwards is refused, and one along the floor is not."""
+    kicked = lambda k: hj.every(1.0, lambda t, x, p: x.at[k].add(0.5))
+    mode, x = start(system, jnp.zeros(4), params())
+    for k, code in ((3, OUTSIDE), (2, FINE if system is SMOOTH else OUTSIDE)):
+        kicks = hj.HybridSystem(system.modes, (*system.transitions, kicked(k)))
+        run = hj.simulate(kicks, x, params(), mode=mode, t1=1.5, max_jumps=3, integrator=BOSH, throw=False)
+        way = 0.25 if code == FINE else 0
+        assert run.result == code
+        assert_allclose(run.final[:2], [way, 0], rtol=0, atol=1e-12)

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 
 import hyjax as hj
 from hyjax._testing import crossing_branches
@@ -113,3 +114,30 @@ def test_a_swap_after_which_the_modes_are_others():
     assert_allclose(other.x[:, 0], 0.6, rtol=0, atol=1e-14)
     back = hj.continuation(other.orbits[-1], where=lambda p: p, stop=0.7, throw=False)
     assert not crossing_branches([branch, branch, back], stop=(0.2, 0.7), method=hj.PseudoArclength())
+
+
+@pytest.mark.slow
+def test_an_event_that_meets_the_tick_of_a_clock():
+    """A coil is charged until 0.4, and discharged at the rate p until it is empty, or until the tick: discontinuous conduction
+    ends where it is empty at the tick. The closed forms are of di/dt = 1 - i, and of di/dt = -p - i; the loss is 1/e a lap."""
+    rates, names = {"on": 1.0, "off": -1.0, "idle": 0.0}, ("i", "s")
+    field = lambda rate: (
+        lambda t, x, p: jnp.stack([(1.0 if rate > 0 else -p) - x[0] if rate else 0 * x[0], 1 + 0 * x[1]])
+    )
+    same, tick = lambda t, x, p: x, lambda t, x, p: x.at[1].set(0)
+    ways = (
+        hj.Transition("on", "off", lambda t, x, p: 0.4 - x[1], same),
+        hj.Transition("off", "idle", lambda t, x, p: x[0], same),
+        *(hj.every(1.0, tick, source=name, target="on") for name in rates),
+    )
+    converter = hj.HybridSystem({name: hj.Mode(field(rate), names) for name, rate in rates.items()}, ways)
+    step = hj.ReturnMap(converter, sequence=("on", "off", "idle"), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.zeros(2), jnp.array(0.6))
+    (point,) = hj.continuation(orbit, where=lambda p: p, stop=0.2, throw=False).special_points
+    peak = 1 - np.exp(-0.4)
+    assert point.kind == "swap" and abs(float(point.value) - peak / np.expm1(0.6)) < 1e-12
+    beyond = hj.switch_branch(point, stop=0.2)
+    assert beyond.orbits.sequence == ("on", "off")
+    least = (peak * np.exp(-0.6) + np.asarray(beyond.values) * np.expm1(-0.6)) / -np.expm1(-1)
+    assert_allclose(beyond.x[:, 0], least, rtol=0, atol=1e-13)
+    assert_allclose(beyond.orbits.multipliers[:, 0], np.exp(-1), rtol=0, atol=1e-12)

@@ -264,3 +264,30 @@ def test_pushes_are_led_back_onto_all_surfaces_of_a_mode():
     jumps = np.stack([flow([1, w[1]]) - flow([0, w[1]]), flow([w[0], 1]) - flow([w[0], 0])], axis=1)
     assert_allclose(at("00"), np.eye(3) - jumps @ np.linalg.solve(normals @ jumps, normals), atol=1e-12)
     assert_allclose(normals @ at("00"), 0, atol=1e-14)
+
+
+def toggled(leads):
+    """x follows r, at the rate 1, to which a clock gives the other sign, and `leads` to the mode of the side."""
+    follow = lambda rate: lambda t, x, p: jnp.array([rate])
+    fields, reference = {1: follow(-1.0), -1: follow(1.0)}, lambda t, x, p: x[0] - x[1]
+    slides = hj.filippov(fields, reference, ("x",), held=("r",))
+    turn = lambda t, x, p: x.at[1].multiply(-1)
+    to = lambda target, way: hj.every(2.0, turn, source="0", target=target, armed=lambda t, x, p: way * x[1] > 0)
+    own = [to("+", 1), to("-", -1)] if leads else [hj.every(2.0, turn)]
+    return hj.HybridSystem(slides.modes, (*slides.transitions, *own))
+
+
+@pytest.mark.medium
+def test_a_jump_off_the_surface():
+    """A jump of one's own that leads off the surface is refused in the mode that slides; one to the mode of the side goes on: the
+    surface is met |r| later, and 2|r| after each tick."""
+    off = ran(toggled(False), [0.0, 0.5], 5.0, mode="-", throw=False)
+    assert off.result == hj.RESULTS.outside_domain
+    assert_allclose([off.t, *off.final], [2, 0.5, 0.5], rtol=0, atol=1e-14)
+    on = ran(toggled(True), [0.0, 0.5], 5.5, mode="-")
+    assert on.mode_names == ("-", "0", "+", "0", "-", "0")
+    assert_allclose(on.end_times[: on.jumps], [0.5, 2, 3, 4, 5], rtol=0, atol=1e-14)
+    assert on.system.mode("0").held == ("r",)
+    # Both are 1/2 again after two turns.
+    slope = jax.jacfwd(lambda r: ran(toggled(True), jnp.stack([0.0 * r, r]), 5.5, mode="-").x)(jnp.array(0.5))
+    assert_allclose(slope, [1, 1], rtol=0, atol=1e-14)

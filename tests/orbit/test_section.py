@@ -477,3 +477,22 @@ def test_misuse_of_a_reset(reset, message):
 def test_misuse_of_a_section():
     with pytest.raises(ValueError, match=r"period=0.0 must be positive"):
         hj.Stroboscope("free", 0.0)
+
+
+@pytest.mark.medium
+def test_a_stroboscope_that_finds_another_mode():
+    """Heat on and off, each for a period of the stroboscope: an orbit closes after two periods, and none after one."""
+    same = lambda t, x, p: x
+    modes = {"on": hj.Mode(lambda t, x, p: 1 - x, ("x",)), "off": hj.Mode(lambda t, x, p: -x, ("x",))}
+    ways = [hj.every(1.0, same, phase=0.5, source=a, target=b) for a, b in (("on", "off"), ("off", "on"))]
+    step = hj.ReturnMap(
+        hj.HybridSystem(modes, ways), section=hj.Stroboscope("on", 1.0), strides=2, max_jumps=4, integrator=ROLLED
+    )
+    orbit = hj.periodic_orbit(step, jnp.array([0.4]), None)
+    # Half a period on, one off, half a one on: x = 1 - q + q^3 (1 - q (1 - x)) with q = exp(-1/2).
+    q = np.exp(-0.5)
+    assert_allclose(orbit.x, (1 - q + q**3 * (1 - q)) / (1 - q**4), rtol=1e-14)
+    assert_allclose([orbit.period, orbit.multipliers[0].real], [2, q**4], rtol=1e-14)
+    assert orbit.sequence == ("on from the section", "off", "on")
+    once = hj.ReturnMap(step.system, section=step.section, max_jumps=4, integrator=ROLLED)
+    assert hj.periodic_orbit(once, orbit.x, None, throw=False).result == hj.RESULTS.unexpected_transition
