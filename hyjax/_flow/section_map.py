@@ -186,7 +186,7 @@ def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max
     inner, t1 = for_terminal_modes(integrator, extended), t + _longest(section, params, integrator, x.dtype)
     on_surface = isinstance(section, Section)
     flown = run_simulation(
-        Automaton(extended), x, section.mode, t, t1, params, max_jumps + on_surface, inner, None
+        Automaton(extended, system.names), x, section.mode, t, t1, params, max_jumps + on_surface, inner, None
     )  # fmt: skip
     result, mode, jumps, end = flown.result, flown.mode, flown.jumps, flown.t
     if on_surface:

@@ -369,6 +369,9 @@ def flow_arc(
     # An event within rounding of t1 may lie beyond it: back to t1 the flow would leave the surface on the wrong side.
     until = t1 + stop_gradient(jnp.maximum(t - t1, 0))
     until = jnp.where(now.done, start.t - 1, until)
+    if automaton.only is not None:
+        # Where nothing flows the arc is over: to the end it would take as many steps as the largest one demands.
+        until = jnp.where(automaton.includes(mode), until, t)
     several = automaton.judges and may_be_in_step(automaton.system)
     several = several or automaton.surfaces.clocks is not None
     owed = jnp.where(now.done, -1, now.instant.owed.within(automaton.leaving(mode))) if several else None

@@ -89,7 +89,9 @@ def _rows(orbit) -> Iterator[tuple[str, str, str]]:
 
 def _state(orbit) -> np.ndarray:
     """The state to be shown."""
-    return shown_state(orbit.x, orbit.system, orbit.sequence[0], orbit.params, share=64 * np.finfo(orbit.x.dtype).eps)
+    return shown_state(
+        orbit.x, orbit.system, orbit.sequence[0], orbit.params, share=64 * float(np.finfo(orbit.x.dtype).eps)
+    )
 
 
 def shown_state(

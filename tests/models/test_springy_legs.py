@@ -172,6 +172,26 @@ def test_the_gait_at_which_the_legs_leave_step(pronks):
 
 
 @pytest.mark.slow
+def test_the_family_of_the_bound_in_one_run():
+    """By its highest points in flight, from the pronk at which the legs leave step to the end of double support, where back legs
+    land as front legs lift off. Those in double support come and go on the way."""
+    in_flight = hj.Section("gait", lambda t, x, p: jnp.where(jnp.any(x[-4:] > 0.5), 1.0, x[2]))
+    step, params = hj.ReturnMap(quadruped.system, section=in_flight), quadruped.Params()
+    orbit = hj.periodic_orbit(step, start(quadruped, "BD1_20_2_BE #50"), params, conserved=quadruped.energy)
+    bounds = hj.continuation(orbit, stop=(10.0, 25.0), throw=False)
+    energies = [quadruped.energy(0.0, jnp.asarray(each), params) for each in bounds.x]
+    assert_allclose(energies, bounds.values, rtol=1e-13)
+    first, *_, last = bounds.special_points
+    exact = GAITS["pronk_multigait_point"]
+    # At right angles to the pronks, whose coordinates change by the square of those which part, 1e-4 in the last step.
+    for k, name in enumerate(("dx", "y")):
+        assert_allclose(first.orbit.x[k], float(exact[name]), rtol=1e-7)
+    assert_allclose(first.orbit.x[2:9], 0, atol=1e-5)
+    assert (first.kind, last.kind) == ("swap", "swap") and 17.58 < last.value < 17.59
+    assert [each.footfalls().name for each in (bounds.orbit(len(bounds) // 2), bounds.orbit(-1))] == ["bound", "bound"]
+
+
+@pytest.mark.slow
 def test_slow_walks_end_where_the_section_is_touched():
     """The mass is no longer highest at midstance, where the rate of the section falls to 0 by symmetry."""
     params = biped.Params()

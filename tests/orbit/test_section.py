@@ -1,5 +1,6 @@
 """Maps of sections through whatever modes come: areas, a wheel in closed form, attractors, basins and orbits of any sequence."""
 
+import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -168,6 +169,24 @@ def test_exponents_per_time_and_per_period(attractors):
     )
     # The attractor's mean has an error too, of as many periods.
     assert abs(attractors["lyapunov"].values[1] / T - spectrum.exponents[0]) < 4 * np.sqrt(2) * spectrum.errors[0]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("fixed", [False, True], ids=["largest step", "fixed steps"])
+def test_no_step_is_taken_beyond_the_crossing(fixed):
+    """From there to the longest time of an arc the steps would be more than are allowed."""
+    constant = dict(controller=dfx.ConstantStepSize(), first_step=0.01)
+    integrator = hj.Integrator(max_steps=200, **(constant if fixed else dict(max_step=0.01)))
+    params, upright = rimless_wheel.Params(), hj.Section("stance", lambda t, x, p: -x[0])
+    x = jnp.array([-0.2, 1.0])
+    step, short = (
+        hj.ReturnMap(rimless_wheel.system, section=upright, integrator=each) for each in (hj.Integrator(), integrator)
+    )
+    crossing, known = short(x, params), step(x, params)
+    # Of steps of eighth order.
+    assert_allclose(crossing.time, known.time, rtol=1e-13)
+    assert_allclose(crossing.x, known.x, atol=1e-13)
+    assert_allclose(short.jacobian(x, params), step.jacobian(x, params), atol=1e-12)
 
 
 @pytest.mark.medium
