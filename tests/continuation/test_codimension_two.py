@@ -103,6 +103,39 @@ def test_strong_resonances(turning):
     assert "resonance-1:1" in str(turning) and str(kinds[R4]).startswith("resonance-1:4 at 1, ")
 
 
+HUNTED = mapping(lambda u, p: jnp.stack([p["a"] * u[0] * (1 - u[0]) - 2 * u[0] * u[1], p["d"] * u[0] * u[1]]), 2)
+AGED = mapping(lambda u, p: jnp.stack([p["r"] * u[0] * (1 - p["k"] * u[0] - (1 - p["k"]) * u[1]), u[0]]), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "names", "stop", "at", "forms"),
+    [
+        # Prey 1/d, predators (a - a/d - 1)/2: the trace is 2 - a/d, the product of the multipliers a - 2 a/d.
+        (
+            (HUNTED, [1 / 2.8, 0.625], {"a": 3.4, "d": 2.8}), ("a", "d"), (2.2, 3.4),
+            ((R2, 9, 9 / 4), (R3, 7, 7 / 3), (R4, 5, 5 / 2)),
+            ((-(125 + 250j) / 33, (25 + 200j) / 33), (-3.748633879781420765 - 6.492824338755463516j, 2.7381139055128516)),
+        ),
+        # Of a weight k for this generation, and 1 - k for the last one: the trace 1 - k (r - 1), the product (1 - k) (r - 1).
+        (
+            (AGED, [0.61, 0.61], {"r": 2.57, "k": 0.4}), ("r", "k"), (0.1, 0.85),
+            ((R2, 5, 3 / 4), (R3, 4, 2 / 3), (R4, 3, 1 / 2)),
+            ((9 / 8 - 9j / 16, -9j / 16), (16 / 9 + 1.539600717839002039j, np.sqrt(8) / 3)),
+        ),
+    ],
+    ids=["hunted", "aged"],
+)  # fmt: skip
+def test_resonances_of_populations(case, names, stop, at, forms):
+    """In closed form; coefficients by the homological equation in 30 digits."""
+    found = locus_from(*case, "neimark-sacker", *names, 0.3, stop)
+    check(found, *at)
+    kinds = {each.kind: each.normal_form.coefficients for each in found.special_points}
+    (c, d), (turned, size) = forms
+    assert_allclose([kinds[R4]["c"], kinds[R4]["d"]], [c, d], rtol=1e-12, atol=1e-13)
+    assert_allclose([kinds[R3]["c"], abs(kinds[R3]["b"])], [turned, size], rtol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [0.0, 1e-12])
 def test_a_locus_that_ends_at_a_point_has_it(before):

@@ -188,6 +188,23 @@ def test_a_small_coordinate_of_a_special_point_is_shown():
 
 
 @pytest.mark.medium
+def test_predators_that_are_hunted_above_a_threshold():
+    """Prey 1/4 where they are not, 0.45 where they are, and 1 - p while their number stays at the threshold p: by 1 - prey the
+    two boundaries. Along the threshold the rate has the derivative -(1 - p)."""
+    side = lambda hunted: lambda t, x, p: jnp.stack([x[0] * (1 - x[0] - x[1]), x[1] * (2 * x[0] - 0.5 - hunted)])
+    system = hj.filippov({1: side(0.4), -1: side(0.0)}, lambda t, x, p: x[1] - p, ("prey", "predators"))
+    branch = branch_of(system, "0", [0.3, 0.7], jnp.array(0.7), stop=(0.3, 0.9))
+    assert_allclose([each.value for each in branch.special_points], [0.55, 0.75], atol=1e-13)
+    assert_allclose(branch.x, np.column_stack([1 - branch.values, branch.values]), atol=1e-14)
+    low, high = (each.meaning for each in branch.special_points)
+    assert low == "persistence: an equilibrium of mode '+' for smaller values, of '0' for larger ones"
+    assert high == "persistence: an equilibrium of mode '0' for smaller values, of '-' for larger ones"
+    rest = hj.phase.equilibrium(system, "0", jnp.array([0.3, 0.7]), jnp.array(0.7))
+    assert rest.kind == "pseudo" and rest.stable
+    assert_allclose(rest.eigenvalues, [-0.3], rtol=1e-13)
+
+
+@pytest.mark.medium
 def test_no_equilibrium_beyond_a_wall():
     floor = hj.Mode(lambda t, x, p: jnp.stack([x[1], p - x[0] - x[1]]), ("y", "v"))
     hit = hj.Transition("flow", "flow", lambda t, x, p: x[0], lambda t, x, p: jnp.stack([x[0], -x[1]]))

@@ -70,6 +70,20 @@ def test_an_edge_state_at_the_origin_over_a_parameter():
 
 
 @pytest.mark.medium
+def test_directions_that_depend_on_each_other():
+    """Wells at -1 and 1, and y by itself: the border nearest to 1 is x = sqrt 3, of which the shares are the shortest."""
+    wells = mapping(lambda x, p: jnp.stack([x[0] + x[0] * (1 - x[0] ** 2) / 2, x[1] / 2]), 2)
+    step = hj.ReturnMap(wells, sequence=("run",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.array([1.0, 0.0, 0.0]), {})
+    ways = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+    least = hj.smallest_push(orbit, directions=ways, largest=3.0, instants=(0.5,))
+    assert_allclose(least.push, (np.sqrt(3) - 1) / 2 * np.array([1, 0, 1]), atol=1e-12)
+    assert least.certified == 1e-12
+    with pytest.raises(ValueError, match="no push up to largest=3"):
+        hj.smallest_push(orbit, directions=("x1",), largest=3.0, instants=(0.5,))
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize("unit", [1.0, 1e-6, 1e-9, 1e6])
 def test_pushes_and_kicks_in_any_unit(unit):
     """The saddle is 1 below the well, and the other border farther above."""
