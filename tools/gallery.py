@@ -32,8 +32,7 @@ ENDS = {
     "quadruped_slip": 2.6,
 }
 # Of a gait map: for each family a state on it, by default the model's guess, the number of passes of the map, and the bounds of
-# what is conserved; no passes: one in flight, where the section of the map is touched along the family. And the number of gaits
-# that move, each some 15 kB.
+# what is conserved. And the number of gaits that move, each some 15 kB.
 Start = list[float] | None
 RUN = [3.60468264544, 0.87685476543, 0, -0.69896392889, 0.69896392889, -0.1761087948, -0.1761087948, 0, 0]
 # At its highest point in flight; all legs turn at one rate.
@@ -43,7 +42,7 @@ FAMILIES: dict[str, list[tuple[Start, int, tuple[float, float]]]] = {
     "biped_slip": [(None, 2, (1.0, 1.4)), (RUN, 2, (2.0, 20.0))],
     "geyer_walker": [(None, 2, (1.03, 1.08))],
     "jerboa": [(None, 1, (2.0, 12.0))],
-    "quadruped_slip": [(None, 1, (10.0, 25.0)), (BOUND, 0, (10.0, 25.0))],
+    "quadruped_slip": [(None, 1, (10.0, 25.0)), (BOUND, 2, (10.0, 25.0))],
 }
 MOVING = 8
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
@@ -169,9 +168,7 @@ def gait_map(model: ModuleType, path: Path, families: list[tuple[Start, int, tup
 
     params, branches = model.Params(), []
     for x, strides, bounds in families:
-        in_flight = lambda t, x, p: jnp.where(jnp.any(model.legs.parts(x)[-1]), 1.0, model.climb_rate(t, x, p))
-        flight = dict(section=hj.Section("gait", in_flight))
-        step = dataclasses.replace(model.step, **(dict(strides=strides) if strides else flight))
+        step = dataclasses.replace(model.step, strides=strides)
         guess = model.guess(params) if x is None else jnp.array(x)
         orbit = hj.periodic_orbit(step, guess, params, conserved=model.conserved)
         branches.append(hj.continuation(orbit, stop=bounds, throw=False))

@@ -122,9 +122,9 @@ def pronks():
 def test_the_family_of_the_pronk_in_one_run(pronks):
     """Four legs that land together within rounding, in whatever order."""
     assert pronks.result == hj.RESULTS.successful
-    # All legs as one, along the family.
+    # All legs as one, along the family: angles to 4e-12, rounding over the distance of three multipliers from 1; rates to 1e-15.
     assert_allclose(pronks.x[:, 5:9], 0, atol=1e-11)
-    assert_allclose(pronks.x[:, 9:13], pronks.x[:, 9:10].repeat(4, axis=1), rtol=1e-11)
+    assert_allclose(pronks.x[:, 9:13], pronks.x[:, 9:10].repeat(4, axis=1), rtol=1e-12)
     energies = [quadruped.energy(0.0, jnp.asarray(each), quadruped.Params()) for each in pronks.x]
     assert_allclose(energies, pronks.values, rtol=1e-13)
 
@@ -230,7 +230,7 @@ def test_the_pronk_is_a_hop():
     assert_allclose(hop.x, guess, atol=1e-12)
     assert_allclose(hop.period, pronk["T"], rtol=1e-12)
     exact = spectrum("PK_20_2 #267")
-    assert_allclose(hop.multipliers[:3], exact[[0, 1, 6]], atol=1e-11)
+    assert_allclose(hop.multipliers[:3], exact[[0, 1, 6]], atol=1e-12)
     assert hop.footfalls().name == "hop"
     # The other multiplier of the real pair passes -1 on the way to join it.
     family = hj.continuation(hop, stop=(10.0, 150.0), method=hj.PseudoArclength(step=0.05, max_step=0.1))
@@ -242,7 +242,9 @@ def test_the_pronk_is_a_hop():
     unequal = hj.switch_branch(doubling, stop=(70.0, 80.0), method=method, throw=False)
     assert unequal.result == hj.RESULTS.max_points_reached and np.all(np.diff(unequal.values) < 0)
     last, ends = unequal.orbit(7), np.asarray(unequal.orbit(7).jump_times)
-    assert 75 < last.params.conserved < doubling.value and np.all(ends[:, ::2][:, :2] == ends[:, 1::2][:, :2])
+    assert 75 < last.params.conserved < doubling.value
+    # Within the residual of a point, some 1e-12, over two strides.
+    assert_allclose(ends[:, ::2][:, :2], ends[:, 1::2][:, :2], atol=1e-11)
     assert abs(np.diff(np.diff(ends[:, -1], prepend=0))[0]) > 0.1
     # A simulation, of whatever events come: the same state after both strides, and not after one.
     end = hj.simulate(biped.system, last.x, params, mode="gait", t1=last.period).x
