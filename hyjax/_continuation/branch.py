@@ -335,7 +335,7 @@ def _grazing_at_end(branch: Branch, first: bool) -> list[SpecialPoint]:
     near, before = (jax.tree.map(lambda each, k=k: each[k], inwards) for k in (0, far))
     program = len(stuck), branch.method, branch.accept
     nearer = lambda v, tangent: point_near(branch.unfolding, v, tangent, tangent, *program)
-    known = branch.unfolding, near, before, points["aux"]
+    known = branch.unfolding, near, before, points
     point = locate_swap(*known, orbit_at, nearer, shortest) if far else None
     if point is None:
         point = locate_grazing(branch.unfolding, branch.orbit(i), v, tangent, 1e3 * branch.accept)

@@ -12,6 +12,7 @@ from .._results.table import Table, without_rounding
 from .._system.results import described_code
 from .._system.where import leaf_names
 from .grazing import ENDS
+from .special_points import TOGETHER, two_fall
 
 if TYPE_CHECKING:
     import xarray
@@ -76,8 +77,8 @@ def described_end(branch) -> str:
     if kind == "grazing" and place:
         return f"grazing: the branch ends at the orbit that grazes at {place}"
     if kind == "swap":
-        arcs = "; ".join(" and ".join(arcs_together(point)) for point in branch.located if point.kind == kind)
-        return f"swap: the branch ends at {place}, where the arcs in {arcs} end together: switch_branch goes on beyond"
+        arcs = "; ".join(arcs_together(point) for point in branch.located if point.kind == kind)
+        return f"swap: the branch ends at {place}, where {arcs}: switch_branch goes on beyond"
     if place:
         return f"{kind}: the branch ends at {place}, where its sliding arcs change"
     return described_code(branch.result)
@@ -93,11 +94,15 @@ def is_explained(branch) -> bool:
     return any(_ends_at(branch, kind) for kind in ENDS)
 
 
-def arcs_together(point) -> tuple[str, str]:
-    """The names of the arcs that end together at a swap of events."""
-    durations, names = np.diff(np.asarray(point.orbit.jump_times), axis=-1, prepend=0), point.orbit.sequence
-    k = int(np.argmin(durations)) % len(names)
-    return names[k - 1], names[k]
+def arcs_together(point) -> str:
+    """Which arcs end together at a swap of events, or in which one a second guard falls at its end."""
+    orbit, names = point.orbit, point.orbit.sequence
+    durations = np.diff(np.asarray(orbit.jump_times), axis=-1, prepend=0)
+    k = int(np.argmin(durations))
+    if float(np.min(durations)) < TOGETHER * float(orbit.period):
+        return f"the arcs in {names[(k - 1) % len(names)]} and {names[k % len(names)]} end together"
+    ends = {names[k % len(names)] for k in range(durations.size) if two_fall(orbit, k)}
+    return f"a second guard falls at the end of the arc in {' and '.join(ends)}"
 
 
 def _ends_at(branch, kind: str) -> list[str]:

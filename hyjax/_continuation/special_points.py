@@ -9,7 +9,7 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 | with $r$ multipliers 1 | their number above 1 | the same with $g$ of shape $(r, r)$ |
 | grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
 | corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
-| swap | none: the branch ends | the duration of an arc is zero, extrapolated |
+| swap | none: the branch ends | the duration of an arc, or the time to a guard at its end, is zero, extrapolated |
 | grazing-, adding-sliding | none: the branch ends | as grazing, of a Filippov system |
 | crossing-, switching-sliding | none: the branch ends | the field beyond a surface is tangent to it at the end of an arc |
 """
@@ -358,19 +358,25 @@ def locate_grazing(
 
 
 def locate_swap(
-    unfolding: Unfolding, near: dict, far: dict, points: Chain, orbit: Callable[..., PeriodicOrbit],
+    unfolding: Unfolding, near: dict, far: dict, points: dict, orbit: Callable[..., PeriodicOrbit],
     nearer: Callable[..., Near], shortest: float,
 ) -> SpecialPoint | None:  # fmt: skip
-    """The orbit in which two events fall together, so that the arc between them vanishes, beyond the last point `near` of a
-    branch by no more than steps of the length `shortest`, from the line through that point and the point `far` before it; or
-    `None`. **Arguments:** `points`: the strides of all points. `orbit`: of unknowns and strides. `nearer`: the point of the
-    branch near unknowns, by a tangent."""
+    """The orbit in which two events fall together, so that the arc between them vanishes, or a guard falls at the end of an arc
+    after which it is not met, beyond the last point `near` of a branch by no more than steps of the length `shortest`, from the
+    line through that point and the point `far` before it; or `None`. **Arguments:** `points`: all points. `orbit`: of unknowns
+    and strides. `nearer`: the point of the branch near unknowns, by a tangent."""
     # Of events in step, which are together all along the branch, rounding decides.
-    lasting = np.diff(points.elapsed, axis=-1, prepend=0) > TOGETHER * np.asarray(points.period)[:, None, None]
-    lasts = np.any(lasting, axis=0)
+    chain, middle = points["aux"], len(points["v"]) // 2
+    lasting = np.diff(chain.elapsed, axis=-1, prepend=0) > TOGETHER * np.asarray(chain.period)[:, None, None]
+    left = _times_left(unfolding, jax.tree.map(lambda each: each[middle], points))
+    lasts = np.append(np.any(lasting, axis=0), np.isfinite(left) & (left > TOGETHER * chain.period[middle]), axis=-1)
+    spans = lambda point: np.append(
+        np.diff(point["aux"].elapsed, axis=-1, prepend=0), _times_left(unfolding, point), axis=-1
+    )
     while True:
-        durations, before = (np.diff(each["aux"].elapsed, axis=-1, prepend=0) for each in (near, far))
-        shrinks = np.where(lasts, before - durations, 0)
+        durations, before = spans(near), spans(far)
+        known = lasts & np.isfinite(before) & np.isfinite(durations)
+        shrinks = np.subtract(before, durations, out=np.zeros_like(before), where=known)
         share = float(np.min(np.where(shrinks > 0, durations / np.where(shrinks > 0, shrinks, 1), np.inf)))
         step = float(np.linalg.norm(near["v"] - far["v"]))
         if not share * step < SWAP * shortest:
@@ -389,7 +395,9 @@ def locate_swap(
 
     v, chain = at(share)
     here, nan = orbit(unfolding, v, chain), jnp.full((), jnp.nan, v.dtype)
-    if not _two_fall(here, int(np.argmin(np.where(lasts, durations, np.inf)))):
+    stride, k = divmod(int(np.argmin(np.where(known, durations, np.inf))), durations.shape[-1])
+    arcs = durations.shape[-1] // 2
+    if not two_fall(here, stride * arcs + (k - 1 if k < arcs else k - arcs)):
         return None
     outward = jnp.asarray(near["tangent"] * np.sign(near["tangent"] @ (near["v"] - far["v"])), v.dtype)
     _, values = unfolding.split(v)
@@ -401,10 +409,30 @@ def locate_swap(
     )  # fmt: skip
 
 
-def _two_fall(orbit: PeriodicOrbit, arc: int) -> bool:
-    """Whether also the guard that ends an arc of no duration falls at the end of the arc before it; at a corner the reset there
-    leads onto its surface. **Arguments:** `arc`: counted over all strides."""
-    stride, k = divmod((arc - 1) % orbit.jump_times.size, len(orbit.sequence))
+def _times_left(unfolding: Unfolding, point: dict) -> Float[np.ndarray, "strides arcs"]:
+    """For each arc the time that is left at its end until another guard of its mode falls, to first order; infinite for none."""
+    problem, chain = unfolding.problem, jax.tree.map(jnp.asarray, point["aux"])
+    params = unfolding.params_at(unfolding.split(jnp.asarray(point["v"]))[1])
+    system, sequence = problem.system, problem.sequence
+    left = np.full(chain.elapsed.shape, np.inf)
+    for k, (name, taken) in enumerate(zip(sequence, system.route(sequence), strict=True)):
+        for e in system.ways_out(name):
+            way, field = system.way(e), system.mode(name).vector_field
+            if e == taken or isinstance(way.guard, Clock):
+                continue
+            for stride, x in enumerate(chain.arc_ends[k]):
+                t = chain.starts[stride] + chain.elapsed[stride, k]
+                along = jnp.ones_like(t), field(t, x, params)
+                value, rate = jax.jvp(lambda t, x, way=way: way.guard(t, x, params), (t, x), along)
+                if value > 0 and rate < 0 and (way.armed is None or way.armed(t, x, params)):
+                    left[stride, k] = min(left[stride, k], float(-value / rate))
+    return left
+
+
+def two_fall(orbit: PeriodicOrbit, arc: int) -> bool:
+    """Whether two guards fall at the end of an arc, also that which ends an arc of no duration after it; at a corner the reset
+    there leads onto its surface. **Arguments:** `arc`: counted over all strides."""
+    stride, k = divmod(arc % orbit.jump_times.size, len(orbit.sequence))
     t, x, system = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride], orbit.system
     mode = orbit.sequence[k]
     along = jnp.ones_like(t), system.mode(mode).vector_field(t, x, orbit.params)

@@ -141,3 +141,9 @@ def test_an_event_that_meets_the_tick_of_a_clock():
     least = (peak * np.exp(-0.6) + np.asarray(beyond.values) * np.expm1(-0.6)) / -np.expm1(-1)
     assert_allclose(beyond.x[:, 0], least, rtol=0, atol=1e-13)
     assert_allclose(beyond.orbits.multipliers[:, 0], np.exp(-1), rtol=0, atol=1e-12)
+    # From the other side no arc vanishes: the coil would be empty after the tick.
+    back = hj.continuation(beyond.orbit(-1), where=lambda p: p, stop=0.6, throw=False)
+    (other,) = back.special_points
+    assert other.kind == "swap" and abs(float(other.value) - float(point.value)) < 1e-12
+    assert "a second guard falls at the end of the arc in off" in str(back)
+    assert hj.switch_branch(other, stop=0.6).orbits.sequence == ("on", "off", "idle")
