@@ -11,8 +11,7 @@ from .._results.labels import described, meanings_of, named_params, units_attrib
 from .._results.table import Table, without_rounding
 from .._system.results import described_code
 from .._system.where import leaf_names
-from .grazing import ENDS
-from .special_points import TOGETHER, two_fall
+from .grazing import ENDS, TOGETHER, two_fall
 
 if TYPE_CHECKING:
     import xarray

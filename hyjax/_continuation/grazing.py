@@ -60,6 +60,9 @@ BRIEF = 1e-3
 # If the rate of a guard at an end of an arc is below this fraction of its largest rate along the arc, its extremum lies there.
 TANGENT = 1e-8
 
+# The time between two events that fall together is less than this share of the period.
+TOGETHER = 1e-6
+
 # The kinds of special points at which a branch ends.
 ENDS = ("corner", "grazing", "swap", "grazing-sliding", "adding-sliding", "crossing-sliding", "switching-sliding")
 
@@ -344,3 +347,23 @@ def _optional_reset(jump: Callable, source: Mode, target: Mode) -> Callable:
     if source.dimension != target.dimension:
         return jump
     return lambda t, x, q: jnp.where(q[1].jump, jump(t, x, q), x)
+
+
+def two_fall(orbit: PeriodicOrbit, arc: int) -> bool:
+    """Whether two guards fall at the end of an arc, also that which ends an arc of no duration after it; at a corner the reset
+    there leads onto its surface. **Arguments:** `arc`: counted over all strides."""
+    stride, k = divmod(arc % orbit.jump_times.size, len(orbit.sequence))
+    t, x, system = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride], orbit.system
+    mode = orbit.sequence[k]
+    along = jnp.ones_like(t), system.mode(mode).vector_field(t, x, orbit.params)
+    together = max(TOGETHER, 64 * float(jnp.finfo(x.dtype).eps))
+
+    def falls(e: int) -> bool:
+        way = system.way(e)
+        value, rate = jax.jvp(lambda t, x: way.guard(t, x, orbit.params), (t, x), along)
+        due = (rate < 0) & (jnp.abs(value) <= -together * orbit.period * rate)
+        return bool(due & (way.armed is None or way.armed(t, x, orbit.params)))
+
+    # Clocks that tick together do so all along the branch; a guard of the state may pass the tick of one.
+    due = [isinstance(system.way(e).guard, Clock) for e in system.ways_out(mode) if falls(e)]
+    return len(due) > 1 and not all(due)

@@ -43,7 +43,7 @@ from .._system.filippov import border_of, is_tangency, leads_in
 from .._system.results import code_of
 from .._system.types import Scalar
 from .curve import Near, PseudoArclength, Stop
-from .grazing import AtTouch, possible_touches, solve_grazing, Touch
+from .grazing import AtTouch, possible_touches, solve_grazing, TOGETHER, Touch, two_fall
 from .invariant_circle import invariant_circles, InvariantCircles
 from .isotropy import APART, isotropies
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
@@ -53,9 +53,9 @@ from .unfolding import Unfolding
 if TYPE_CHECKING:
     from .branch import Branch
 
-# A branch that ends where two events fall together ends nearer to it than so many of its shortest steps; and the time between
-# them is then less than this share of the period. Points nearer than steps of this length are extrapolated.
-SWAP, TOGETHER, NEAREST = 16, 1e-6, 1e-7
+# A branch that ends where two events fall together ends nearer to it than so many of its shortest steps. Points nearer than steps
+# of this length are extrapolated.
+SWAP, NEAREST = 16, 1e-7
 # Below this scaled rate along the branch a guard counts as constant.
 STILL = 1e-6
 KINDS = ("fold", "period-doubling", "neimark-sacker", "branch-point")
@@ -427,26 +427,6 @@ def _times_left(unfolding: Unfolding, point: dict) -> Float[np.ndarray, "strides
                 if value > 0 and rate < 0 and (way.armed is None or way.armed(t, x, params)):
                     left[stride, k] = min(left[stride, k], float(-value / rate))
     return left
-
-
-def two_fall(orbit: PeriodicOrbit, arc: int) -> bool:
-    """Whether two guards fall at the end of an arc, also that which ends an arc of no duration after it; at a corner the reset
-    there leads onto its surface. **Arguments:** `arc`: counted over all strides."""
-    stride, k = divmod(arc % orbit.jump_times.size, len(orbit.sequence))
-    t, x, system = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride], orbit.system
-    mode = orbit.sequence[k]
-    along = jnp.ones_like(t), system.mode(mode).vector_field(t, x, orbit.params)
-    together = max(TOGETHER, 64 * float(jnp.finfo(x.dtype).eps))
-
-    def falls(e: int) -> bool:
-        way = system.way(e)
-        value, rate = jax.jvp(lambda t, x: way.guard(t, x, orbit.params), (t, x), along)
-        due = (rate < 0) & (jnp.abs(value) <= -together * orbit.period * rate)
-        return bool(due & (way.armed is None or way.armed(t, x, orbit.params)))
-
-    # Clocks that tick together do so all along the branch; a guard of the state may pass the tick of one.
-    due = [isinstance(system.way(e).guard, Clock) for e in system.ways_out(mode) if falls(e)]
-    return len(due) > 1 and not all(due)
 
 
 def _vanishes(touch: Touch, chain: Chain, at_touch: AtTouch) -> bool:
