@@ -1,7 +1,7 @@
 """Branches and their special points as tables and as xarray datasets."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
@@ -96,9 +96,9 @@ def is_explained(branch) -> bool:
 def arcs_together(point) -> str:
     """Which arcs end together at a swap of events, or in which one a second guard falls at its end."""
     orbit, names = point.orbit, point.orbit.sequence
-    durations = np.diff(np.asarray(orbit.jump_times), axis=-1, prepend=0)
+    durations: Any = np.diff(np.asarray(orbit.jump_times), axis=-1, prepend=0)
     k = int(np.argmin(durations))
-    if float(np.min(durations)) < TOGETHER * float(orbit.period):
+    if np.min(durations) < TOGETHER * float(orbit.period):
         return f"the arcs in {names[(k - 1) % len(names)]} and {names[k % len(names)]} end together"
     ends = {names[k % len(names)] for k in range(durations.size) if two_fall(orbit, k)}
     return f"a second guard falls at the end of the arc in {' and '.join(ends)}"
