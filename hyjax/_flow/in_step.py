@@ -14,7 +14,7 @@ the other body may be at the same guard.
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import equinox.internal as eqxi
@@ -27,8 +27,8 @@ from jaxtyping import Array, Bool, PyTree
 from .._numerics.trees import content_of, select, without_tangents
 from .._system.every import Clock
 from .._system.results import choose, RESULTS
-from .._system.system import HybridSystem, of_member
-from .._system.types import Flag, Params, Scalar, Time
+from .._system.system import HybridSystem, of_member, Transition
+from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded, switched
 from .flow import Impact, known_where
 from .surfaces import Guards, Mask
@@ -192,34 +192,71 @@ def taken_with(system: HybridSystem, taken: Index, params: Params, dtype) -> Boo
     return own.at[places].set(jnp.any(alike & ((numbers > 0) | paired) & own[places], axis=1))
 
 
-def taken_at(automaton: Automaton, t: Time, z: Padded, taken: Index, params: Params) -> Bool[Array, " ways"]:
-    """The ways that the jump by the way `taken` from `(t, z)` takes: those of `taken_with`, and those with the same guard in the
-    mode entered. Where the jump does not leave that guard at zero, another body is there, and neither of them is taken."""
+def taken_at(
+    automaton: Automaton, t: Time, z: Padded, z_after: Padded, taken: Index, params: Params
+) -> Bool[Array, " ways"]:
+    """The ways that the jump from `(t, z)` to `z_after` by the way `taken` takes: those of `taken_with`, and those with the same
+    guard in the mode entered. Where the jump does not leave that guard at zero, another body is there, and neither is taken."""
     own, shared = taken_with(automaton.system, taken, params, t.dtype), _shared_guards(automaton.system)
     if not (automaton.judges and np.any(shared) and may_be_in_step(automaton.system)):
         return own
     transition, member = automaton.system.numbers(jnp.maximum(taken, 0))
     transitions, members = automaton.system.ways.T
     same = jnp.asarray(shared)[transition][transitions] & (members == member)
-    t, z, params = without_tangents((t, z, params))
-    stays = _left_at_zero(automaton, shared, t, z, transition, member, params)
+    t, z, z_after, params = without_tangents((t, z, z_after, params))
+    stays = _left_at_zero(automaton, shared, t, z, z_after, transition, member, params)
     return (own & ~same) | (same & (taken >= 0) & stays)
 
 
 def _left_at_zero(
-    automaton: Automaton, shared: np.ndarray, t: Time, z: Padded, transition: Index, member: Index, params: Params
+    automaton: Automaton,
+    shared: np.ndarray,
+    t: Time,
+    z: Padded,
+    z_after: Padded,
+    transition: Index,
+    member: Index,
+    params: Params,
 ) -> Flag:
-    r"""Whether the jump of a member of a transition leaves its guard at zero, from each point of the guard's surface: whether
-    $D(g \circ R)$ is a multiple of $Dg$. True where the mode entered has another guard. **Arguments:** `shared`: see
-    `_shared_guards`."""
-    sources = [automaton.names.index(way.source) for way in automaton.system.transitions]
-    automaton, z, params = automaton.of_state(z, jnp.array(sources)[transition], params)
+    r"""Whether the jump of a member of a transition leaves its guard at zero, from each point of the guard's surface: by the
+    method `keeps_zeros` of the object whose methods guard and reset are, if it has one; else whether $D(g \circ R)$ is a multiple
+    of $Dg$. True where the mode entered has another guard. **Arguments:** `shared`: see `_shared_guards`."""
+    sources, targets = (
+        jnp.array([automaton.names.index(name) for name in names])[transition]
+        for names in zip(*((way.source, way.target) for way in automaton.system.transitions), strict=True)
+    )
+    whole, (automaton, z, own_params) = automaton, automaton.of_state(z, sources, params)
+    _, z_after, _ = whole.of_state(z_after, targets, params)
     transitions, modes = automaton.system.transitions, automaton.system.modes
     again = [any(shared[i, j] for j in automaton.system.leaving(way.target)) for i, way in enumerate(transitions)]
+    knows = [_keeping(way) if known else None for way, known in zip(transitions, again, strict=True)]
+    dimensions = [(modes[way.source].dimension, modes[way.target].dimension) for way in transitions]
+
+    def told(way, member):
+        (before, after), keeps = way if way is not None else ((0, 0), None)
+        return jnp.array(True) if keeps is None else keeps(z[:before], z_after[:after], member)
+
+    of_methods = [None if keeps is None else (sizes, keeps) for sizes, keeps in zip(dimensions, knows, strict=True)]
+    found = switched(transition, of_methods, told, member)
     ways = [
-        (modes[way.source].dimension, way.guard, way.reset, way._members) if known else None
-        for way, known in zip(transitions, again, strict=True)
+        (n, way.guard, way.reset, way._members) if known and keeps is None else None
+        for (n, _), way, known, keeps in zip(dimensions, transitions, again, knows, strict=True)
     ]
+    if not any(ways):
+        return found
+    return found & _multiple_at(ways, t, z, transition, member, own_params)
+
+
+def _keeping(way: Transition) -> Callable[[State, State, Index], Flag] | None:
+    """Whether the jump of a member, from one state to another, leaves its guard at zero, by the object whose methods guard and
+    reset of the transition are; `None` where these are others."""
+    asked = getattr(getattr(way.reset, "__self__", None), "keeps_zeros", None)
+    return None if asked is None else asked(way.guard)
+
+
+def _multiple_at(ways: Sequence[PyTree], t: Time, z: Padded, transition: Index, member: Index, params: Params) -> Flag:
+    r"""Whether $D(g \circ R)$ is a multiple of $Dg$ for a member of a transition. **Arguments:** `ways`: of each transition the
+    dimension of its source, guard, reset and number of members; `None` for one of which the answer is true."""
 
     def around(way, t, z, params, member):
         """The guard before the jump and after it."""
@@ -256,11 +293,13 @@ def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transi
     return ((alike & ~beside & paired) | again) & ~clocks
 
 
-def owed_after(system: HybridSystem, impact: Impact, t: Time, owed: OwedEvents, params: Params) -> OwedEvents:
-    """The events that are owed after an impact at the end of an arc from the time `t`."""
+def owed_after(
+    system: HybridSystem, impact: Impact, after: State, t: Time, owed: OwedEvents, params: Params
+) -> OwedEvents:
+    """The events that are owed after an impact, with the state `after` it, at the end of an arc from the time `t`."""
     brief = stop_gradient(impact.t - t) <= 2 * owed.close
     automaton = Automaton(system)
-    taken = taken_at(automaton, impact.t, automaton.pad(impact.x), impact._way, params)
+    taken = taken_at(automaton, impact.t, automaton.pad(impact.x), automaton.pad(after), impact._way, params)
     return owed.after(taken, impact._together, impact._close, brief)
 
 
@@ -325,7 +364,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
             columns_after = by_columns - delay[:, None] * (flow_after - drift)
             terms = jnp.abs(by_columns) + jnp.abs(delay)[:, None] * (jnp.abs(flow_after) + jnp.abs(drift))
             sizes_after = jnp.maximum(sizes[0], jnp.abs(z_after)), jnp.maximum(sizes[1], terms)
-            spent_after = spent | taken_at(automaton, t, z, taken, params)
+            spent_after = spent | taken_at(automaton, t, z, z_after, taken, params)
             after = entered, z_after, columns_after, left - 1, sound, spent_after, sizes_after
             return select(left > 0, after, (mode, z, columns, left, sound, spent, sizes)), None
 

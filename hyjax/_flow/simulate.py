@@ -396,7 +396,7 @@ def leave_arc(
     for failed, failure in why:
         result = choose((result == RESULTS.successful) & met & failed, failure, result)
     target = automaton.target(jnp.maximum(taken, 0))
-    ways = taken_at(automaton, end.t, end.x, taken, params)
+    ways = taken_at(automaton, end.t, end.x, z_after, taken, params)
     instant, endless = now.instant.after(now.t, end, ways, target, z_after)
     result = choose(endless & (result == RESULTS.successful), RESULTS.zeno, result)
     jumps = met & (result == RESULTS.successful)

@@ -27,7 +27,7 @@ from .._numerics.eager import short_run
 from .._numerics.elimination import solve_positive
 from .._numerics.linearize import with_columns
 from .._numerics.newton import DampedNewton, Evaluation, find_root, Root, RootFinder
-from .._numerics.trees import select
+from .._numerics.trees import select, without_tangents
 from .._system.results import choose, RESULTS
 from .._system.types import Matrix, Params, require_kind, Scalar, State
 from .chain import Chain, follow_chain, return_matrices
@@ -383,11 +383,16 @@ def _arc_equations(
             t = jnp.where(running, before[0], 0)
             return jnp.append(t, reset(into, t, before[1:], params))
 
-        def arc(start, mode=mode, expected=route[j], may=may[j : j + 1]):
+        # The jump that ends this arc.
+        out = problem.system.way(route[j])
+
+        def arc(start, mode=mode, expected=route[j], may=may[j : j + 1], out=out):
             start, owed = start
             within = None if owed is None else owed.within(jnp.array(problem.system.ways_out(mode)))
             impact = run_to_guard(problem.system, mode, start[0], start[1:], params, integrator, expected, within)
-            owed = None if owed is None else owed_after(problem.system, impact, start[0], owed, params)
+            if owed is not None:
+                t, x, still = without_tangents((impact.t, impact.x, params))
+                owed = owed_after(problem.system, impact, reset(out, t, x, still), start[0], owed, params)
             (impact,) = without_order(problem.system, (mode,), may, (impact,), params)
             wrong = (impact.result == RESULTS.successful) & (impact._way != expected)
             code = choose(wrong, RESULTS.unexpected_transition, impact.result)
@@ -410,8 +415,6 @@ def _arc_equations(
         rates.append(rate)
 
         # The stride's Jacobian from section to section: this arc, then the jump that ends it.
-        out = problem.system.way(route[j])
-
         def leave(end, out=out):
             return jnp.append(end[0], reset(out, end[0], end[1:], params))
 

@@ -72,11 +72,11 @@ def run_stride(
         t, x, owed = now
         within = None if owed is None else owed.within(out)
         impact = to_guard(system, mode, t, x, params, integrator, expected, within)
-        owed = None if owed is None else owed_after(system, impact, t, owed, params)
         transition, member = system.numbers(jnp.asarray(expected))
         # Of a family whichever guard has fallen: see `_in_order_of`.
         same = impact.transition == transition
         after = jump(impact.t, impact.x, jnp.where(same, impact.index, member))
+        owed = None if owed is None else owed_after(system, impact, after, t, owed, params)
         fits = (impact.result == RESULTS.successful) & same
         code = choose(fits, code_of_state(after), impact.result)
         return (impact.t, after, owed), dataclasses.replace(impact, result=code)

@@ -1,5 +1,6 @@
 r"""Bodies with any number of contacts, each open, stuck or sliding: one mode, in whose state the set of contacts is held."""
 
+import dataclasses
 import functools as ft
 import itertools
 import math
@@ -14,10 +15,10 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
 from .._numerics.programs import evaluate_alike
-from .._numerics.trees import without_tangents
+from .._numerics.trees import content_of, without_tangents
 from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
-from .._system.system import Domain, HybridSystem
+from .._system.system import Domain, Guard, HybridSystem
 from .._system.types import Flag, Params, State, Time
 from .contact import coefficient, Contact, gap_rates, gaps, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
@@ -301,6 +302,29 @@ class ContactSet(eqx.Module):
         why = choose(struck & (why != RESULTS.successful), why, choose(holds, RESULTS.successful, RESULTS.nonfinite))
         half, good = after.size // 2, why == RESULTS.successful
         return jnp.concatenate([after[:half], nan_unless(good, after[half:], why), chosen.astype(x.dtype)])
+
+    def arrive(self, t: Time, x: State, params: Params, i: Int[Array, ""]) -> State:
+        """`change` where it leads to the set `only`; `unexpected_transition` where it leads to another."""
+        after = self.change(t, x, params, i)
+        expected = jnp.all(self.codes(after) == number(self.only)) | ~jnp.all(jnp.isfinite(after))
+        return nan_unless(expected, after, RESULTS.unexpected_transition)
+
+    def keeps_zeros(self, guard: Guard) -> Callable[[State, State, Int[Array, ""]], Flag] | None:
+        """Whether the event of guard `i`, from a state to another, leaves that guard at zero: a gap that stays open, a slip that
+        is reversed, and all guards where no contact changes. `None` for another `guard` than `distances`."""
+        # Under `jit` the arrays of two copies are not the same.
+        functions = lambda guard: content_of(eqx.filter(guard, eqx.is_array, inverse=True))
+        if functions(guard) != functions(dataclasses.replace(self, only=None).distances):
+            return None
+
+        def kept(x: State, after: State, i: Int[Array, ""]) -> Flag:
+            before, now = self.codes(x), self.codes(after)
+            contact = jnp.asarray(np.concatenate([np.arange(len(before)), self.faces, self.faces]))[i]
+            opens = (before[contact] == OPEN) & (now[contact] == OPEN)
+            reversed_ = (i >= len(before)) & (before[contact] > STUCK) & (now[contact] > STUCK)
+            return opens | reversed_ | jnp.all(before == now)
+
+        return kept
 
     def impact(
         self, projected: Projection, roles: Codes, strikes: Contacts, params: Params

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool
 
 from .._system.per_mode import PerMode
-from .._system.results import nan_unless, RESULTS
 from .._system.system import Armed, Domain, HybridSystem, Mode, of_arc, Transition
 from .._system.types import Params, State, Time
 from .contact import Contact
-from .contact_set import BACKWARD, Codes, ContactSet, OPEN, STUCK
+from .contact_set import BACKWARD, ContactSet, OPEN, STUCK
 from .mechanism import Mechanism, names_of
 
 
@@ -92,7 +91,7 @@ def read_sequence(system: HybridSystem, sequence: Sequence[str]) -> tuple[Hybrid
         for k, (after, (then, numbers)) in enumerate(targets.items()):
             # Guards that no arc names belong to the first.
             own = np.isin(np.arange(count), numbers) | ((k == 0) & ~np.isin(np.arange(count), named))
-            reset = ft.partial(_leads, bodies, then)
+            reset = dataclasses.replace(bodies, only=PerMode(tuple(then.tolist()))).arrive
             ways.append(Transition(name, after, change.guard, reset, ft.partial(_armed, armed, own), _lands=True))
     domains = {name: dataclasses.replace(bodies, only=PerMode(tuple(codes.tolist()))) for name, codes, _ in sets}
     modes = {name: dataclasses.replace(mode, domain=domain) for name, domain in domains.items()}
@@ -127,13 +126,6 @@ def _guards_between(bodies: ContactSet, codes: np.ndarray, then: np.ndarray) -> 
 
 def _armed(armed: Armed, own: np.ndarray, t: Time, x: State, params: Params) -> Bool[Array, " guards"]:
     return jnp.asarray(armed(t, x, params)) & own
-
-
-def _leads(bodies: ContactSet, codes: Codes, t: Time, x: State, params: Params, i: Int[Array, ""]) -> State:
-    """The state after an event that leads to the set of these codes."""
-    after = bodies.change(t, x, params, i)
-    expected = jnp.all(bodies.codes(after) == codes) | ~jnp.all(jnp.isfinite(after))
-    return nan_unless(expected, after, RESULTS.unexpected_transition)
 
 
 def _check_contacts(contacts: Mapping[str, Contact]) -> None:
