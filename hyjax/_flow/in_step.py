@@ -15,6 +15,7 @@ the other body may be at the same guard.
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import equinox as eqx
 import equinox.internal as eqxi
@@ -24,6 +25,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, PyTree
 
+from .._numerics.eager import untransformed
 from .._numerics.trees import content_of, select, without_tangents
 from .._system.every import Clock
 from .._system.results import choose, RESULTS
@@ -33,10 +35,22 @@ from .automaton import Automaton, Index, Padded, switched
 from .flow import Impact, known_where
 from .surfaces import Guards, Mask
 
+_Found = TypeVar("_Found")
+
 # The largest number of events at once of which all orders are followed; more are never in step.
 MOST = 4
 # Rounding errors of a derivative, in units in the last place of the terms of which it is the sum.
 ROUNDINGS = 2.0**10
+
+
+def examined_if_needed(run: Callable[[bool], tuple[_Found, RESULTS]], system: HybridSystem) -> tuple[_Found, RESULTS]:
+    """`run(judges)`, a result and its code. To examine the order of events that fall together (`judges`) is a fifth of the
+    program of a system of contacts, and rarely needed: where numbers are known, a first run does not."""
+    known, together = untransformed(), RESULTS.simultaneous_guards._value
+    found, code = run(not known)
+    if known and np.any(np.asarray(code._value) == together) and may_be_in_step(system):
+        return run(True)
+    return found, code
 
 
 def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -> bool:

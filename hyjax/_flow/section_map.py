@@ -99,7 +99,7 @@ class SectionMap(eqx.Module):
     """The map of a section for programs that iterate it: differentiable in forward mode.
 
     **Attributes:** `system`: with terminal modes, the last of which is the section's for a `Section`. `ordinary`: the number of
-    its modes that are not terminal. `max_jumps`: in one pass.
+    its modes that are not terminal. `max_jumps`: in one pass. `judges`: see `Automaton`.
     """
 
     system: HybridSystem
@@ -107,10 +107,11 @@ class SectionMap(eqx.Module):
     ordinary: int = eqx.field(static=True)
     max_jumps: int = eqx.field(static=True)
     integrator: Integrators
+    judges: bool = eqx.field(static=True, default=True)
 
     def __call__(self, t: Time, z: Padded, mode: Index, params: Params) -> SectionPass:
         """The next crossing after the state `z`, padded, of a mode at the time `t`."""
-        automaton, at = Automaton(self.system), self.system.number(self.section.mode)
+        automaton, at = Automaton(self.system, judges=self.judges), self.system.number(self.section.mode)
         t1 = t + _longest(self.section, params, self.integrator, z.dtype)
         start, most = first_arc(automaton, z, mode, t, t1), self.max_jumps + isinstance(self.section, Section)
 
@@ -160,18 +161,19 @@ def check_section(
 
 @short_run
 def crossing_of(
-    system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator, passes: int = 1
+    system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator, passes: int, judges: bool
 ) -> Crossing:
-    """The state after `passes` crossings of the section, each by at most `max_jumps` jumps."""
+    """The state after `passes` crossings of the section, each by at most `max_jumps` jumps. **Arguments:** `judges`: see
+    `Automaton`."""
     if passes == 1:
-        return _next_crossing(system, section, t, x, params, max_jumps, integrator)
+        return _next_crossing(system, section, t, x, params, max_jumps, integrator, judges)
     if isinstance(section, Stroboscope):
         # The state after a period may be in any mode: the passes are one flow.
-        return _next_crossing(system, section.lasting(passes), t, x, params, passes * max_jumps, integrator)
-    each = _next_crossing(system, section, t, x, params, max_jumps, integrator)
+        return _next_crossing(system, section.lasting(passes), t, x, params, passes * max_jumps, integrator, judges)
+    each = _next_crossing(system, section, t, x, params, max_jumps, integrator, judges)
     time, jumps, taken, result = each.time, each.jumps, [(each.transitions, each.indices)], each.result
     for _ in range(passes - 1):
-        each = _next_crossing(system, section, t + time, each.x, params, max_jumps, integrator)
+        each = _next_crossing(system, section, t + time, each.x, params, max_jumps, integrator, judges)
         time, jumps = time + each.time, jumps + each.jumps
         taken.append((each.transitions, each.indices))
         result = choose(result == RESULTS.successful, each.result, result)
@@ -181,12 +183,14 @@ def crossing_of(
     return Crossing(each.x, time, each.mode, rows[first], indices[first], jumps, result)
 
 
-def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator) -> Crossing:
+def _next_crossing(
+    system: HybridSystem, section: SectionLike, t, x, params, max_jumps: int, integrator, judges: bool
+) -> Crossing:
     extended = with_section_mode(system, section)
     inner, t1 = for_terminal_modes(integrator, extended), t + _longest(section, params, integrator, x.dtype)
     on_surface = isinstance(section, Section)
     flown = run_simulation(
-        Automaton(extended, system.names), x, section.mode, t, t1, params, max_jumps + on_surface, inner, None
+        Automaton(extended, system.names, judges=judges), x, section.mode, t, t1, params, max_jumps + on_surface, inner, None,
     )  # fmt: skip
     result, mode, jumps, end = flown.result, flown.mode, flown.jumps, flown.t
     if on_surface:
@@ -205,12 +209,12 @@ def _next_crossing(system: HybridSystem, section: SectionLike, t, x, params, max
 
 @short_run
 def jacobian_of_crossing(
-    system, section, t, x, params, max_jumps: int, integrator, passes: int = 1
+    system, section, t, x, params, max_jumps: int, integrator, passes: int, judges: bool
 ) -> tuple[Matrix, RESULTS]:
     """The Jacobian of the state after `passes` crossings, NaN where one fails; and the code."""
 
     def end(x):
-        crossing = crossing_of(system, section, t, x, params, max_jumps, pushable(integrator), passes)
+        crossing = crossing_of(system, section, t, x, params, max_jumps, pushable(integrator), passes, judges)
         return crossing.x, crossing.result
 
     jacobian, result = jax.jacfwd(end, has_aux=True)(x)

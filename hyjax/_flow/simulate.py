@@ -29,7 +29,7 @@ from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_params, check_state, check_system, check_times
-from .in_step import in_step, may_be_in_step, nothing_owed, OwedEvents, taken_at
+from .in_step import examined_if_needed, in_step, may_be_in_step, nothing_owed, OwedEvents, taken_at
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
@@ -95,14 +95,14 @@ def simulate(
     if not isinstance(record, bool):
         record = _as_arrays(record)
     times = None if times is None else check_times(times, x0.dtype, "simulate", "times", 1)
-    run = lambda automaton: run_simulation(automaton, x0, mode, t0, t1, params, max_jumps, integrator, times, record)
-    # To examine the order of events that fall together is a fifth of the program of a system of contacts, and rarely needed:
-    # where numbers are known, a first run does not.
-    known, together = untransformed(), RESULTS.simultaneous_guards._value
-    found = run(Automaton(system, judges=not known))
-    if known and np.any(np.asarray(found.result._value) == together) and may_be_in_step(system):
-        found = run(Automaton(system))
-    if known and not found.jumps and found.t > t0:
+
+    def run(judges: bool) -> tuple[Trajectory, RESULTS]:
+        automaton = Automaton(system, judges=judges)
+        found = run_simulation(automaton, x0, mode, t0, t1, params, max_jumps, integrator, times, record)
+        return found, found.result
+
+    found, _ = examined_if_needed(run, system)
+    if untransformed() and not found.jumps and found.t > t0:
         _tell_of_idle_guards(system, mode, ((t0, x0), (found.t, found.x[: x0.size])), params)
     return raise_stop("simulate", found, found) if throw else found
 

@@ -1,12 +1,14 @@
 r"""The return map: one noun for the map along a given sequence of modes and for the Poincaré map of a section."""
 
 import dataclasses
+from collections.abc import Callable
 
 import equinox as eqx
 
 from .._flow.check import check
+from .._flow.in_step import examined_if_needed
 from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators
-from .._flow.section_map import check_section, Crossing, crossing_of, jacobian_of_crossing
+from .._flow.section_map import check_section, Crossing, crossing_of, jacobian_of_crossing, with_section_mode
 from .._results.failure import raise_failure
 from .._system.section import Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem
@@ -120,7 +122,7 @@ class ReturnMap(eqx.Module):
         the failed lanes do not spoil the sum of the others. Check `result` before a gradient is used.
         """
         if self.sequence is None:
-            through = crossing_of(*self._of_section(x, params, t))
+            through, _ = self._by_section(lambda *known: (found := crossing_of(*known), found.result), x, params, t)
         else:
             through = traced_stride(*self._along_sequence(x, params, t))
         return raise_failure("ReturnMap", through) if throw else through
@@ -137,7 +139,7 @@ class ReturnMap(eqx.Module):
         eqs. 34-35.
         """
         if self.sequence is None:
-            matrix, result = jacobian_of_crossing(*self._of_section(x, params, t))
+            matrix, result = self._by_section(jacobian_of_crossing, x, params, t)
         else:
             matrix, result = jacobian_of_stride(*self._along_sequence(x, params, t))
         return raise_failure("ReturnMap.jacobian", matrix, result, remedy=_NAN) if throw else matrix
@@ -185,13 +187,14 @@ class ReturnMap(eqx.Module):
         system, start, x, params = known
         return system, start, x, params, self.sequence * self.strides, integrator
 
-    def _of_section(self, x: State, params: Params, t: float | Time | None):
-        """The arguments of a compiled map of the section, checked."""
+    def _by_section(self, run: Callable, x: State, params: Params, t: float | Time | None):
+        """A result of a compiled map of the section, of arguments that are checked, and its code."""
         assert self.section is not None
         system, start, x, params, integrator = check_section(
             self.system, self.section, x, params, t, self.integrator_or(Integrator())
         )
-        return system, self.section, start, x, params, self.max_jumps, integrator, self.strides
+        known = system, self.section, start, x, params, self.max_jumps, integrator, self.strides
+        return examined_if_needed(lambda judges: run(*known, judges), with_section_mode(system, self.section))
 
 
 def require_map(step: ReturnMap, caller: str) -> None:

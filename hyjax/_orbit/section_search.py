@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._flow.in_step import examined_if_needed
 from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
 from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, with_section_mode
 from .._numerics.eager import long_run
@@ -189,7 +190,13 @@ def orbit_of_section(
         start = _onto_surface(section_map.section, guess, params)
     else:
         *_, fine = stage_limits(method, section_map.integrator, guess.dtype)
-        found = _solve(section_map, params, step.strides, method, guess[None], fine)
+
+        def solve(judges: bool) -> tuple[FixedPoint, RESULTS]:
+            each = dataclasses.replace(section_map, judges=judges)
+            found = _solve(each, params, step.strides, method, guess[None], fine)
+            return found, found.result
+
+        found, _ = examined_if_needed(solve, section_map.system)
         found = jax.tree.map(lambda leaf: leaf[0], found)
         start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
     there, copies = on_section(step.system, section_map.section)
