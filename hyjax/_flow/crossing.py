@@ -31,7 +31,7 @@ from .guard_polynomials import (
     shortened,
     straight_fall,
 )
-from .surfaces import Guards, Mask
+from .surfaces import first_least, Guards, Mask
 
 
 def stretches(stiff: bool, fixed: bool, linear: bool, dtype) -> tuple[float, float]:
@@ -326,7 +326,7 @@ def _leading(
     transitions = _transitions(may_fire, is_limit)
     if is_limit.any():
         may_fire = jnp.where(jnp.any(transitions), transitions, may_fire)
-    leader = jnp.argmin(jnp.where(may_fire | ~jnp.any(may_fire), ahead, jnp.inf))
+    leader = first_least(jnp.where(may_fire | ~jnp.any(may_fire), ahead, jnp.inf))
     return leader, jnp.where(candidates[leader], ahead[leader], jnp.inf)
 
 

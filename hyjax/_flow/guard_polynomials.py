@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .._numerics.programs import depends_on
 from .._system.types import Flag, Scalar, State, Time
-from .surfaces import Guards, Mask, Surfaces
+from .surfaces import first_least, Guards, Mask, Surfaces
 
 
 class GuardValues(eqx.Module):
@@ -178,7 +178,8 @@ def _soonest(order: Guards, guards: Mask, *points: GuardValues) -> tuple[Any, ..
     """Mask and values of the one of the `guards` that is first in `order`, where there are many; else as they are."""
     if order.size <= MANY:
         return guards, *points
-    first = jnp.argmin(jnp.where(guards, order, jnp.inf))
+    last = jnp.finfo(order.dtype).max
+    first = first_least(jnp.where(guards, jnp.where(jnp.isnan(order), last, order), jnp.inf))
     one = lambda values: values[first][None]
     return one(guards), *(GuardValues(point.dt, one(point.g), one(point.r)) for point in points)
 

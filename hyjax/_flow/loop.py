@@ -41,7 +41,7 @@ from .integrator import Integrator
 from .loop_state import Attempt, Course, Ending, Progress, StepPoint, Watch
 from .pace import Pace
 from .step import later, Step, StepLengths
-from .surfaces import Guards, Mask, rounding, start_threshold, Surfaces
+from .surfaces import first_least, Guards, Mask, rounding, start_threshold, Surfaces
 
 
 def met_at_end(course: Course, last: StepPoint, up: Mask, h: Scalar, short_step: float, end: Ending) -> Ending:
@@ -65,7 +65,7 @@ def _met(course: Course, last: StepPoint, up: Mask, h: Scalar, short_step: float
     near = g <= 2 * start_threshold(rounding(surfaces, t, x, course.args)[0], h, last.r)
     met = up & (g > 0) & near & (falling > 0) & (ahead <= short_step * h) & ~surfaces.is_limit
     met = met & surfaces.armed(t, x, course.args)
-    event = jnp.argmin(jnp.where(met, ahead, jnp.inf))
+    event = first_least(jnp.where(met, ahead, jnp.inf))
     others = met & (jnp.arange(met.size) != event)
     here = dataclasses.replace(end, event=event, shift=ahead[event], together=others)
     return select(jnp.any(met), here, end)

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from .._numerics.fusion import stored_for_tangents, stored_with_tangents
 from .._numerics.programs import depends_on, operations
+from .._numerics.trees import MOST_PARTS
 from .._system.types import Count, Flag, Scalar, State, Time
 from ..solvers.one_array import AbstractOneArraySolver, Work
 from .implicit_step import implicit_step, implicit_tableau, implicit_work
@@ -229,8 +230,10 @@ def _rolled(tableau: dfx.ButcherTableau, field: Field, end: End, t, t1, x, f, h)
 
 def _weighted(weights: Array | np.ndarray, stages: Array) -> Array:
     """The sum of the stages, one a row, with weights. As a sum, XLA fuses it over the lanes of a batch; `weights @ stages` is a
-    call of Eigen for each lane."""
-    return jnp.sum(weights[:, None] * stages, axis=0)
+    call of Eigen for each lane. Of a long state the sum would be a call of YNNPACK: it is written out."""
+    if stages.shape[-1] <= MOST_PARTS:
+        return jnp.sum(weights[:, None] * stages, axis=0)
+    return ft.reduce(operator.add, (weights[i] * stages[i] for i in range(len(stages))))
 
 
 def later(t: Time, late: Scalar, dt: Scalar) -> tuple[Time, Scalar]:
