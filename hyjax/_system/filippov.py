@@ -412,15 +412,17 @@ class Side(eqx.Module):
         return same(x.size) - jumps.T @ adjugate @ normals / _nonzero((matrix @ adjugate)[0, 0])
 
     def refusal(self, t: Time, x: State, params: Params, tolerances: tuple) -> RESULTS:
-        """`not_unique` on a surface from which both flows lead away; `outside_domain` off one along which the mode slides."""
+        """`not_unique` on a surface from which both flows lead away; `outside_domain` off one along which the mode slides, by
+        more than a long flow drifts from it: sqrt(eps) and a thousand of the solver's errors, as of contacts."""
         rtol, atol = tolerances
+        drift = float(jnp.finfo(x.dtype).eps) ** 0.5 * jnp.abs(x) + 1000 * (atol + rtol * jnp.abs(x))
         off, apart = [], []
         leads = Picked(self.flows, None, self.away)(t, x, params) > 0
         for sign, surface, away in zip(number(self.signs), self.flows.surfaces, leads, strict=True):
             value, slope = jax.value_and_grad(lambda x, h=surface: jnp.asarray(h(t, x, params), x.dtype))(x)
             near = jnp.abs(value) <= 8 * jnp.abs(slope) @ (atol + rtol * jnp.abs(x))
             apart.append(near & away[0] & away[1])
-            off.append(~near & (sign == 0))
+            off.append((sign == 0) & ~(jnp.abs(value) <= jnp.abs(slope) @ drift))
         any_of = lambda flags: jnp.any(jnp.stack(flags))
         code = choose(any_of(off), RESULTS.outside_domain, RESULTS.successful)
         return choose(any_of(apart), RESULTS.not_unique, code)

@@ -1,5 +1,6 @@
 """Filippov systems: crossing, sliding, leaving, and where the solution is not unique."""
 
+import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -291,3 +292,18 @@ def test_a_jump_off_the_surface():
     # Both are 1/2 again after two turns.
     slope = jax.jacfwd(lambda r: ran(toggled(True), jnp.stack([0.0 * r, r]), 5.5, mode="-").x)(jnp.array(0.5))
     assert_allclose(slope, [1, 1], rtol=0, atol=1e-14)
+
+
+@pytest.mark.medium
+def test_a_clock_after_a_long_slide(recwarn):
+    """Round the unit circle, from which the flow drifts by more than the errors of a step: a jump that changes nothing goes on,
+    and the end of a run is a start of the next. Of a tick that is yet to come nobody is warned."""
+    turn, circle = (lambda x: jnp.stack([-x[1], x[0]])), lambda t, x, p: x @ x - 1
+    wheel = hj.filippov({1: lambda t, x, p: turn(x) - x, -1: lambda t, x, p: turn(x) + x}, circle, ("x", "y"))
+    ticks = hj.HybridSystem(wheel.modes, (*wheel.transitions, hj.every(400.0, lambda t, x, p: x, phase=300.0)))
+    loose = hj.Integrator(solver=dfx.Tsit5(), rtol=1e-8, atol=1e-8)
+    run = hj.simulate(ticks, jnp.array([1.0, 0.0]), None, mode="0", t1=310.0, max_jumps=2, integrator=loose)
+    assert run.jumps == 1 and 5e-7 < abs(run.x_ends[0] @ run.x_ends[0] - 1) < 5e-6
+    onwards = hj.simulate(ticks, run.final, None, mode="0", t0=310.0, t1=320.0, max_jumps=2, integrator=loose)
+    assert_allclose(onwards.final, [np.cos(320), np.sin(320)], atol=3e-6)
+    assert not recwarn.list
