@@ -6,6 +6,7 @@ start, come from one loop around one Newton loop: it is compiled once, and a bat
 argument `stop` gives the interval of the parameter over which the curve is followed.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +22,7 @@ from .._numerics.newton import newton
 from .._results.failure import raise_failure
 from .._results.shown import is_traced, Shown
 from .._results.working import working
-from .._system.results import code_of, RESULTS
+from .._system.results import choose, code_of, RESULTS
 from .._system.types import Flag, require_kind, Scalar
 from .._system.where import leaf_names
 from .unfolding import Equation
@@ -220,6 +221,9 @@ def follow_curve(
         root = newton(bordered, predicted, max_iterations=most, accept=accept)
         jacobian, aux = root.aux
         aux = judge(root.y, aux)
+        # A state that does not return says nothing of the phase of a forcing.
+        astray = ~root.converged & (aux.result == RESULTS.out_of_phase)
+        aux = dataclasses.replace(aux, result=choose(astray, RESULTS.orbit_not_converged, aux.result))
         tangent = tangent_to(jacobian, jnp.where(first, along, t))
         straight = first | (tangent @ t > 0.9)
         near = first | landing | (jnp.sqrt(jnp.sum((root.y - v) ** 2)) < 3 * jnp.abs(far))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .every import Clock, Number, plain_number
+from .filippov import Picked
 from .system import Guard, HybridSystem, Reset, unchanged
 from .types import Params, require_function, Scalar, State, Time
 
@@ -139,9 +140,8 @@ def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, 
         return system, section
 
     def of(fn):
-        return (
-            fn.since(eqx.Partial(_start, section)) if isinstance(fn, Clock) else eqx.Partial(_from_phase, fn, section)
-        )
+        known = isinstance(fn, Clock | Picked)
+        return fn.since(eqx.Partial(_start, section)) if known else eqx.Partial(_from_phase, fn, section)
 
     def later(part, *names: str):
         fns = {name: getattr(part, name) for name in names}

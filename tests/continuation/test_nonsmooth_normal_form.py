@@ -114,6 +114,26 @@ def test_grazing_sliding_of_a_piecewise_linear_map(factor, words):
     assert form.criticality == words
 
 
+@pytest.mark.slow
+def test_grazing_sliding_of_a_forced_flow_at_a_phase():
+    """The height p + cos(t - pi / 4) / sqrt 2 of y' = p - y + cos t over a surface that leads up from below, of which the state is
+    taken at the time 1: it touches the surface at p = 1 / sqrt 2, and by the multiplier m = exp(-2 pi) the gain is m / (1 - m)."""
+    fields = {1: lambda t, x, p: p - x + jnp.cos(t), -1: lambda t, x, p: jnp.ones_like(x)}
+    relay = hj.filippov(fields, lambda t, x, p: x[0], ("y",))
+    step = hj.ReturnMap(relay, section=hj.Stroboscope("+", 2 * np.pi, phase=1.0), integrator=ROLLED)
+    branch = hj.continuation(
+        hj.periodic_orbit(step, jnp.array([1.7]), jnp.array(1.0)), where=lambda p: p, stop=0.5, throw=False
+    )
+    (point,) = branch.special_points
+    assert point.kind == "grazing-sliding" and "grazing-sliding: the branch ends at" in str(branch)
+    assert_allclose(point.value, np.sqrt(0.5), rtol=0, atol=1e-12)
+    assert_allclose(point.orbit.x, [np.sqrt(0.5) * (1 + np.cos(1 - np.pi / 4))], rtol=1e-11)
+    form, m = point.normal_form, np.exp(-2 * np.pi)
+    assert form.kind == "grazing-sliding" and form.exponent == 1
+    assert_allclose([form.rate, form.gain], [1, m / (1 - m)], rtol=1e-11)
+    assert form.criticality == "persistence: a stable orbit that slides for params < 0.707107"
+
+
 def clocked(t, x, p):
     return 0 * x + jnp.array([0.0, 0.0, 1.0])
 
