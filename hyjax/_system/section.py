@@ -3,6 +3,7 @@ r"""Sections of a flow, at which a map is taken whatever sequence of modes lies 
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.core
@@ -107,7 +108,7 @@ class Stroboscope(eqx.Module):
 SectionLike = Section | Stroboscope
 
 
-def _from_phase(fn: Callable[..., Array], section: Stroboscope, t: Time, x: State, params: Params, *others) -> Array:
+def _from_phase(fn: Callable, section: Stroboscope, t: Time, x: State, params: Params, *others) -> Any:
     """A function of a system, whose time counts from the phase of a stroboscope."""
     return fn(t + section.start(params, x.dtype), x, params, *others)
 

@@ -116,8 +116,8 @@ def test_grazing_sliding_of_a_piecewise_linear_map(factor, words):
 
 @pytest.mark.slow
 def test_grazing_sliding_of_a_forced_flow_at_a_phase():
-    """The height p + cos(t - pi / 4) / sqrt 2 of y' = p - y + cos t over a surface that leads up from below, of which the state is
-    taken at the time 1: it touches the surface at p = 1 / sqrt 2, and by the multiplier m = exp(-2 pi) the gain is m / (1 - m)."""
+    """The height p + cos(t - pi / 4) / sqrt 2 of y' = p - y + cos t over a surface that leads up from below, by its state at the
+    time 1: it touches the surface at p = 1 / sqrt 2, and by the multiplier m = exp(-2 pi) the gain is m / (1 - m)."""
     fields = {1: lambda t, x, p: p - x + jnp.cos(t), -1: lambda t, x, p: jnp.ones_like(x)}
     relay = hj.filippov(fields, lambda t, x, p: x[0], ("y",))
     step = hj.ReturnMap(relay, section=hj.Stroboscope("+", 2 * np.pi, phase=1.0), integrator=ROLLED)

@@ -383,6 +383,7 @@ def test_a_push_off_a_wall_in_closed_form():
     slope = (np.sin(np.pi + 0.5) - np.cos(np.pi + 0.5)) / 2
     assert_allclose(least.push, [1 + 1.2 * slope], rtol=1e-11)  # the integrator's error
     assert least.certified <= 1e-11 and least.before[2] == 1
+    assert_allclose(least.gradient(), slope, rtol=1e-11)
 
 
 @pytest.mark.medium
