@@ -1,4 +1,4 @@
-"""A hybrid system as a Mermaid state diagram with tables of its modes and transitions, in Markdown, for notebooks."""
+"""A hybrid system as tables of its modes and transitions, in text, and in Markdown with a Mermaid state diagram."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TYPE_CHECKING
@@ -9,7 +9,17 @@ if TYPE_CHECKING:
 
 def system_markdown(system: "HybridSystem") -> str:
     """The diagram, then the tables: an arrow has the numbers that its transitions have in the table."""
-    return "\n\n".join([f"```mermaid\n{mermaid(system)}\n```", *_tables(system)])
+    tables = ["\n".join(f"| {' | '.join(row)} |" for row in _ruled(rows)) for rows in _tables(system)]
+    return "\n\n".join([f"```mermaid\n{mermaid(system)}\n```", _title(system), *tables])
+
+
+def system_lines(system: "HybridSystem") -> Iterator[str]:
+    """The tables as lines of text, in columns."""
+    yield _title(system)
+    for rows in _tables(system):
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            yield "  " + "  ".join(map(str.ljust, row, widths)).replace("`", "").rstrip()
 
 
 def mermaid(system: "HybridSystem") -> str:
@@ -29,9 +39,12 @@ def mermaid(system: "HybridSystem") -> str:
     )
 
 
-def _tables(system: "HybridSystem") -> Iterator[str]:
+def _title(system: "HybridSystem") -> str:
     time = f", time in {_unit(system.time_unit)}" if system.time_unit not in ("", "1") else ""
-    yield f"HybridSystem: {len(system.modes)} mode{'s' * (len(system.modes) != 1)}{time}"
+    return f"HybridSystem: {len(system.modes)} mode{'s' * (len(system.modes) != 1)}{time}"
+
+
+def _tables(system: "HybridSystem") -> Iterator[list[Sequence[str]]]:
     rows = []
     for name, mode in system.modes.items():
         units = [*mode.units, *[""] * mode.dimension]
@@ -57,11 +70,18 @@ def _tables(system: "HybridSystem") -> Iterator[str]:
         yield _table(("number", "transition", "guard falls", "reset", "armed", "at once", "family"), ways)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, without the columns that are empty."""
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """A table and its head, without the columns that are empty."""
     used = [k for k in range(len(heads)) if any(row[k] for row in rows)]
-    lines = [[heads[k] for k in used], ["---"] * len(used), *([row[k] for k in used] for row in rows)]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+    return [[row[k] for k in used] for row in (heads, *rows)]
+
+
+def _ruled(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """The rows of a table in Markdown, with the rule below the head."""
+    for k, row in enumerate(rows):
+        yield [cell.replace("|", "&#124;") for cell in row]
+        if k == 0:
+            yield ["---"] * len(row)
 
 
 def _unit(unit: str) -> str:

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import wadler_lindig as wl
 from jaxtyping import Array, Bool, Float, Int
 
 from .every import Clock, Number
@@ -363,6 +364,12 @@ class HybridSystem(eqx.Module):
                 raise ValueError(f"HybridSystem: transitions must be hj.Transition, not {transition!r}.")
             for role in ("source", "target"):
                 self.mode(getattr(transition, role), f"{role} of a transition")
+
+    def __pdoc__(self, **_) -> wl.AbstractDoc:
+        """The tables of the modes and transitions, for `print`, also of what has the system."""
+        from .diagram import system_lines
+
+        return wl.TextDoc("\n".join(system_lines(self)))
 
     def _repr_markdown_(self) -> str:
         """A Mermaid diagram with tables of the modes and transitions, for notebooks."""

@@ -231,6 +231,13 @@ def test_a_system_is_a_diagram(name):
     if name == "bouncing_ball":
         assert rows[2] == ["flight", "y (m), y_rate (m/s)", "`fall`", "`height`"]
         assert rows[5] == ["0", "flight → flight", "`height`", "`bounce`"]
+        assert str(hj.ReturnMap(system, sequence=("flight",))).startswith("""ReturnMap(
+  system=HybridSystem: 1 mode, time in s
+           mode    state                flow    domain
+           flight  y (m), y_rate (m/s)  fall  height
+           number  transition       guard falls  reset
+           0       flight → flight  height     bounce,
+  sequence=('flight',),""")
 
 
 @pytest.mark.medium
