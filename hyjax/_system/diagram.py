@@ -16,10 +16,11 @@ def system_markdown(system: "HybridSystem") -> str:
 def system_lines(system: "HybridSystem") -> Iterator[str]:
     """The tables as lines of text, in columns."""
     yield _title(system)
-    for rows in _tables(system):
+    for table in _tables(system):
+        rows = [[cell.replace("`", "") for cell in row] for row in table]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
-            yield "  " + "  ".join(map(str.ljust, row, widths)).replace("`", "").rstrip()
+            yield "  " + "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
 def mermaid(system: "HybridSystem") -> str:

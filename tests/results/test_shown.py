@@ -233,10 +233,10 @@ def test_a_system_is_a_diagram(name):
         assert rows[5] == ["0", "flight → flight", "`height`", "`bounce`"]
         assert str(hj.ReturnMap(system, sequence=("flight",))).startswith("""ReturnMap(
   system=HybridSystem: 1 mode, time in s
-           mode    state                flow    domain
+           mode    state                flow  domain
            flight  y (m), y_rate (m/s)  fall  height
            number  transition       guard falls  reset
-           0       flight → flight  height     bounce,
+           0       flight → flight  height       bounce,
   sequence=('flight',),""")
 
 
