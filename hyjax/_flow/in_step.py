@@ -29,7 +29,7 @@ from .._numerics.eager import untransformed
 from .._numerics.trees import content_of, select, without_tangents
 from .._system.every import Clock
 from .._system.results import choose, RESULTS
-from .._system.system import HybridSystem, of_member, Transition
+from .._system.system import as_given, HybridSystem, of_member, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .automaton import Automaton, Index, Padded, switched
 from .flow import Impact, known_where
@@ -264,6 +264,7 @@ def _left_at_zero(
 def _keeping(way: Transition) -> Callable[[State, State, Index], Flag] | None:
     """Whether the jump of a member, from one state to another, leaves its guard at zero, by the object whose methods guard and
     reset of the transition are; `None` where these are others."""
+    way = as_given(way)
     asked = getattr(getattr(way.reset, "__self__", None), "keeps_zeros", None)
     return None if asked is None else asked(way.guard)
 
@@ -296,7 +297,7 @@ def _multiple_at(ways: Sequence[PyTree], t: Time, z: Padded, transition: Index, 
 def _shared_guards(system: HybridSystem) -> Bool[np.ndarray, "transitions transitions"]:
     """For each two transitions whether their guards are one function, in two modes; and for one with itself, if it leads back to
     its mode. Not clocks, see `taken_with`."""
-    known = [content_of(way.guard) for way in system.transitions]
+    known = [content_of(as_given(way.guard)) for way in system.transitions]
     sources = np.array([way.source for way in system.transitions])
     clocks = np.array([isinstance(way.guard, Clock) for way in system.transitions], bool)
     alike = np.array([[one == other for other in known] for one in known], bool).reshape(2 * [len(known)])

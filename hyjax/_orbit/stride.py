@@ -18,7 +18,7 @@ from .._numerics.eager import short_run
 from .._numerics.trees import content_of
 from .._results.shown import Shown
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
-from .._system.system import HybridSystem, of_arc, Transition
+from .._system.system import as_given, HybridSystem, of_arc, Transition
 from .._system.types import Params, Scalar, State, Time
 
 # From so many equal arcs, one after another, a loop compiles them once; and of events in step so many orders are tried.
@@ -141,7 +141,7 @@ def _in_order_of(
         ends = own + jax.lax.stop_gradient(times - own)
         begins = np.append(True, np.zeros(len(block) - 1, bool)) | (jnp.diff(times, prepend=times[:1]) > close)
         fields = [system.mode(sequence[k]).vector_field for k in block]
-        contents = [content_of(field) for field in fields]
+        contents = [content_of(as_given(field)) for field in fields]
         distinct = list(dict.fromkeys(contents))
         # A partial function has no hash, which a switch asks for.
         kinds = [lambda *point, field=fields[contents.index(each)]: field(*point) for each in distinct]
@@ -179,7 +179,7 @@ def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ..
 
 def _content(system: HybridSystem, mode: str) -> tuple:
     """The functions of a mode, and of the transitions that leave it, in their order; as what they are compared by."""
-    return content_of(system.mode(mode)), *(_functions(system.transitions[i]) for i in system.leaving(mode))
+    return content_of(as_given(system.mode(mode))), *(_functions(system.transitions[i]) for i in system.leaving(mode))
 
 
 def _ends(system: HybridSystem, route: tuple[int, ...]) -> list[tuple]:
@@ -190,7 +190,7 @@ def _ends(system: HybridSystem, route: tuple[int, ...]) -> list[tuple]:
 
 def _functions(way: Transition) -> tuple:
     """The functions of a transition, wherever it leads from and to; as what they are compared by."""
-    return content_of(dataclasses.replace(way, source="", target=""))
+    return content_of(as_given(dataclasses.replace(way, source="", target="")))
 
 
 def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]], params: Params, now: tuple):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import wadler_lindig as wl
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .every import Clock, Number
 from .types import Flag, Params, require_function, require_kind, Scalar, signature_of, State, Time
@@ -227,6 +227,17 @@ def _entry(fn: Callable, number, t: Time, x: State, params: Params) -> Array:
     """The entry of a member in the guard or `armed` of its family."""
     values = jnp.asarray(fn(t, x, params))
     return values[number] if values.ndim else values
+
+
+def _of_captured(converted: Callable, fn: Callable, *inputs: Any) -> Array:
+    """A function `fn` by its form `converted`, of which the arrays that `fn` captures are leaves."""
+    return converted(*inputs)
+
+
+def as_given(tree: PyTree) -> PyTree:
+    """A system, or a part of it, with the functions from which `HybridSystem.hoisted` made others; to compare them."""
+    made = lambda leaf: isinstance(leaf, eqx.Partial) and leaf.func is _of_captured
+    return jax.tree.map(lambda leaf: leaf.args[1] if made(leaf) else leaf, tree, is_leaf=made)
 
 
 def reset_of_member(reset: Reset) -> tuple[Reset, tuple]:
@@ -568,7 +579,9 @@ class HybridSystem(eqx.Module):
             example = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((self.mode(mode).dimension,), dtype)
             more = (jax.ShapeDtypeStruct((), jnp.asarray(each).dtype) for each in number)
             converted = eqx.filter_closure_convert(fn, *example, params, *more)
-            return converted if jax.tree.leaves(eqx.filter(converted, eqx.is_array)) else fn
+            # The same function in two modes is known by what it was.
+            captures = jax.tree.leaves(eqx.filter(converted, eqx.is_array))
+            return eqx.Partial(_of_captured, converted, fn) if captures else fn
 
         modes = {
             name: dataclasses.replace(mode, vector_field=hoist(mode.vector_field, name), domain=None)
