@@ -265,8 +265,12 @@ def rounding(
     # Elsewhere the rounding of the state is not much less than that of the constants, or no guard is near its surface. One flag
     # for the whole batch.
     little = float(jnp.finfo(x.dtype).eps) ** 0.25
-    small = jnp.any(jnp.abs(x) <= little) & jnp.any(jnp.abs(values) <= little * (1 + noise / unit))
-    own = lambda: jnp.where(small, _own_rounding(jax.vmap(at)(inputs + _along_a_line(x))), 0)
+    line = _along_a_line(x)
+    # The unit of a guard is known from its change only, here at the second largest of the distances.
+    shown = jnp.abs(at(inputs + line[len(LINE)]) - values)
+    near = (jnp.abs(values) <= little * (1 + noise / unit)) | (jnp.abs(values) <= shown)
+    small = jnp.any(jnp.abs(x) <= little) & jnp.any(near)
+    own = lambda: jnp.where(small, _own_rounding(jax.vmap(at)(inputs + line)), 0)
     more_noise = jax.lax.cond(eqxi.unvmap_any(small), own, lambda: jnp.zeros_like(noise))
     more_noise = jnp.maximum(more_noise - noise, 0)
     return noise + more_noise, error + more_noise

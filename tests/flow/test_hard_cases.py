@@ -434,3 +434,17 @@ def test_networks_as_parameters():
     assert_allclose(walk.sample(2)[0].x[-1], fall.x, rtol=0, atol=1e-13)
     for got, other in zip(jax.tree.leaves(by_weights), jax.tree.leaves(expected), strict=True):
         assert_allclose(got, other, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.medium
+def test_a_guard_of_large_numbers_at_its_own_rounding():
+    """In float32 0.1 + 0.11 is more than 0.21 by 1.5e-8, which in another unit is any number: a fall from the surface does not
+    fire."""
+    guard = lambda t, x, p: p[0] * (((x[0] + p[1]) + p[2]) - p[3])
+    fall = hj.Mode(lambda t, x, p: jnp.stack([x[1], -jnp.ones_like(t) / 10]), ("y", "y_rate"))
+    up = hj.Transition("fall", "fall", guard, lambda t, x, p: jnp.stack([x[0] + 1, -x[1] / 2]))
+    system, x = hj.HybridSystem({"fall": fall}, (up,)), jnp.array([0.0, -1e-9], jnp.float32)
+    run = lambda p: hj.simulate(system, x, p, mode="fall", t1=1e-3, max_jumps=2, throw=False, integrator=ROLLED)
+    units = jnp.array([[unit, 0.1, 0.11, 0.21] for unit in (1.0, 1e5, 1e7, 1e9)], jnp.float32)
+    assert np.all(np.asarray(jax.vmap(lambda p: guard(0.0, x, p))(units)) > 0)
+    assert_allclose(jax.vmap(run)(units).jumps, 0)
