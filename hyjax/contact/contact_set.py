@@ -305,6 +305,7 @@ class ContactSet(eqx.Module):
 
     def arrive(self, t: Time, x: State, params: Params, i: Int[Array, ""]) -> State:
         """`change` where it leads to the set `only`; `unexpected_transition` where it leads to another."""
+        assert self.only is not None
         after = self.change(t, x, params, i)
         expected = jnp.all(self.codes(after) == number(self.only)) | ~jnp.all(jnp.isfinite(after))
         return nan_unless(expected, after, RESULTS.unexpected_transition)
