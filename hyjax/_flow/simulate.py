@@ -422,8 +422,9 @@ def follow_arc(
     """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
     end, taken = flow_arc(automaton, now, start, t1, params, integrator)
     z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
-    foreign = [not way._lands for way in automaton.system.transitions]
-    if any(foreign) and any(hasattr(mode.domain, "refusal") for mode in automaton.modes):
+    modes = automaton.system.modes
+    foreign = [not way._lands and hasattr(modes[way.target].domain, "refusal") for way in automaton.system.transitions]
+    if any(foreign):
         # A jump that is not the library's own may lead off the surface along which a mode slides, or off a contact.
         way = jnp.maximum(taken, 0)
         asked = (taken >= 0) & jnp.array(foreign)[automaton.system.numbers(way)[0]] & jnp.all(jnp.isfinite(z_after))

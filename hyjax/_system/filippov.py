@@ -14,10 +14,9 @@ $\sum w_{ij} f_{ij}$ that keeps both functions, $w_{ij} = w_1^i w_2^j$ with $w_k
 0, and slides along one surface alone. Where the weights are no longer real no flow keeps both functions, and the run ends.
 """
 
-import dataclasses
 import functools as ft
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -239,16 +238,6 @@ class Picked(eqx.Module):
         place, sense, more = (picks[..., i] for i in range(3))
         numbers = self.flows.numbers(known, t, x, params)  # pyright: ignore
         return sense.astype(x.dtype) * numbers[place] + more.astype(x.dtype)
-
-    def since(self, start: Callable[[Params], Scalar]) -> "Picked":
-        """The same guard in a time that counts from `start(params)`."""
-        later = lambda fn: eqx.Partial(_later, fn, start)
-        return dataclasses.replace(self, flows=jax.tree.map(later, self.flows, is_leaf=callable))
-
-
-def _later(fn: Guard | VectorField, start: Callable[[Params], Scalar], t: Time, x: State, params: Params) -> Array:
-    """A function in a time that counts from `start(params)`."""
-    return fn(t + jnp.asarray(start(params), x.dtype), x, params)
 
 
 def _as_wanted(picked: Picked, wanted: PerMode | Array, t: Time, x: State, params: Params) -> Flag:

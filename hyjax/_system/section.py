@@ -141,8 +141,12 @@ def at_phase(system: HybridSystem, section: SectionLike) -> tuple[HybridSystem, 
         return system, section
 
     def of(fn):
-        known = isinstance(fn, Clock | Picked)
-        return fn.since(eqx.Partial(_start, section)) if known else eqx.Partial(_from_phase, fn, section)
+        if isinstance(fn, Clock):
+            return fn.since(eqx.Partial(_start, section))
+        if isinstance(fn, Picked):
+            # Still known as the guard of a surface, by which a point of sliding is named.
+            return dataclasses.replace(fn, flows=jax.tree.map(of, fn.flows, is_leaf=callable))
+        return eqx.Partial(_from_phase, fn, section)
 
     def later(part, *names: str):
         fns = {name: getattr(part, name) for name in names}
