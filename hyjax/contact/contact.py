@@ -137,21 +137,33 @@ class Contact(eqx.Module):
 
 
 def coefficient(contact: Contact, name: str, params: Params, like: Float[Array, "..."]) -> Scalar:
-    """A coefficient as an array, with the dtype of `like`: 0 where it is not given; NaN where a function, or an array, is outside
+    """A coefficient of a contact, see `coefficients`."""
+    return coefficients((contact,), name, params, like)[0]
+
+
+def coefficients(
+    contacts: tuple[Contact, ...], name: str, params: Params, like: Float[Array, "..."]
+) -> Float[Array, " contacts"]:
+    """A coefficient of contacts, with the dtype of `like`: 0 where it is not given; NaN where a function, or an array, is outside
     its range, and where kinetic friction is above static friction, so that it would reverse a slip."""
-    value = getattr(contact, name)
-    given = value(params) if callable(value) else 0.0 if value is None else value
-    number = as_array(given, (), like.dtype, f"Contact: {name}")
+    values = [getattr(contact, name) for contact in contacts]
+    varies = lambda value: callable(value) or isinstance(value, Array)
+    given = [value(params) if callable(value) else 0.0 if value is None else value for value in values]
+    if not any(map(varies, values)):
+        numbers = jnp.asarray(np.array(given, float), like.dtype)
+    else:
+        numbers = jnp.stack([as_array(each, (), like.dtype, f"Contact: {name}") for each in given])
     # Numbers are checked when a contact is made; a negative `settle` is as zero.
-    if name == "settle" or (name != "kinetic" and not isinstance(value, Array) and not callable(value)):
-        return number
+    rubs = name == "kinetic" and any(varies(contact.static) for contact in contacts)
+    if name == "settle" or not (rubs or any(map(varies, values))):
+        return numbers
     low, high = RANGES[name]
-    most = coefficient(contact, "static", params, like) if name == "kinetic" else high
+    most = coefficients(contacts, "static", params, like) if name == "kinetic" else high
     # Of two formulas for one number one may be larger by rounding.
     rounding = 8 * float(jnp.finfo(like.dtype).eps)
-    right = (number >= low - rounding) & (number <= most * (1 + rounding))
+    right = (numbers >= low - rounding) & (numbers <= most * (1 + rounding))
     # A factor, so that derivatives are NaN, too.
-    return jnp.where(number < low, low, number) * jnp.where(right, 1, jnp.nan)
+    return jnp.where(numbers < low, low, numbers) * jnp.where(right, 1, jnp.nan)
 
 
 def gap(contact: Contact, t: Time, q: Positions, params: Params) -> Scalar:

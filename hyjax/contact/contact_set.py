@@ -1,7 +1,6 @@
 r"""Bodies with any number of contacts, each open, stuck or sliding: one mode, in whose state the set of contacts is held."""
 
 import dataclasses
-import functools as ft
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -14,17 +13,16 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
-from .._numerics.programs import evaluate_alike
 from .._numerics.trees import content_of, without_tangents
 from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import Domain, Guard, HybridSystem
 from .._system.types import Flag, Params, State, Time
-from .contact import coefficient, Contact, gap_rates, gaps, tangents
+from .contact import coefficients, Contact, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .lemke import lemke
 from .mechanism import diagonal, Mechanism
-from .projection import halves, least_norm, project, Projection, Rows, tied
+from .projection import gaps_and_rates, halves, least_norm, project, Projection, Rows, tied
 
 # The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
 OPEN, STUCK, FORWARD, BACKWARD = range(4)
@@ -44,6 +42,7 @@ class Apart(eqx.Module):
     a guard of the mode falls first, that of the gap or (in `V`) that of the gap's rate. `further`: other limits.
     """
 
+    mechanism: Mechanism
     contacts: tuple[Contact, ...]
     further: Domain | None
     # Which contacts hold: their gaps, kept closed by a force, are no limits.
@@ -55,8 +54,7 @@ class Apart(eqx.Module):
         return len(self.contacts)
 
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
-        q, v = halves(x)
-        limits = jnp.maximum(gaps(self.contacts, t, q, params), gap_rates(self.contacts, t, q, v, params))
+        limits = jnp.maximum(*gaps_and_rates(self.mechanism, self.contacts, t, *halves(x), params))
         if self.held is not None:
             limits = jnp.where(self.held, 1, limits)
         further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
@@ -126,7 +124,7 @@ class ContactSet(eqx.Module):
 
     def numbers(self, name: str, params: Params, like: Array) -> Numbers:
         """A coefficient of all contacts, 0 where it is not given."""
-        return evaluate_alike([ft.partial(coefficient, contact, name) for contact in self.contacts], params, like)
+        return coefficients(self.contacts, name, params, like)
 
     # Flow and guards
 
@@ -545,7 +543,7 @@ class ContactSet(eqx.Module):
 
     def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
         """No gap that is open is negative, unless it opens: it may have drifted below zero. And what `further` says."""
-        return Apart(self.contacts, self.further, self.codes(x) > OPEN)(t, self.moving(x), params)
+        return Apart(self.mechanism, self.contacts, self.further, self.codes(x) > OPEN)(t, self.moving(x), params)
 
     def refusal(self, t: Time, x: State, params: Params, tolerances: Tolerances) -> RESULTS:
         """A run begins only where gaps and rates of the contacts that are closed vanish, with the slips of those that stick;

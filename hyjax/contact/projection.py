@@ -24,7 +24,7 @@ from .._numerics.elimination import smallest_pivot, solve
 from .._numerics.programs import depends_on, once
 from .._system.results import nan_unless
 from .._system.types import Params, Scalar, State, Time
-from .contact import Contact, gaps, velocity_rows
+from .contact import Contact, gap_rates, gaps, velocity_rows
 from .mechanism import diagonal, inertia, load, Mechanism, Motion, Positions, Velocities
 
 Rows = Float[Array, " rows"]
@@ -82,9 +82,22 @@ def _project(bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, p
     return Projection(free, response, jacobian @ response, distances, velocity, drift, jacobian, force, t, q, v)
 
 
+def gaps_and_rates(
+    mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: Params
+) -> tuple[Float[Array, " contacts"], Float[Array, " contacts"]]:
+    """The gaps of contacts and their rates. Bodies that know their contacts place all of them at once: gaps of a file's robot one
+    by one are most of the program of its domain."""
+    if (known := _known(mechanism, contacts, t, q, v, params)) is not None:
+        return known[0], known[1][: len(contacts)]
+    return gaps(contacts, t, q, params), gap_rates(contacts, t, q, v, params)
+
+
+def _known(mechanism: Mechanism, contacts: tuple[Contact, ...], t, q, v, params) -> Motion | None:
+    return None if mechanism._rows is None else mechanism._rows(contacts, t, q, v, params)
+
+
 def _motion(mechanism: Mechanism, contacts: tuple[Contact, ...], t, q, v, params) -> Motion:
-    known = None if mechanism._rows is None else mechanism._rows(contacts, t, q, v, params)
-    if known is not None:
+    if (known := _known(mechanism, contacts, t, q, v, params)) is not None:
         return known
     rows = lambda t, q, v: velocity_rows(contacts, t, q, v, params)
     # The rows are affine in v, so the acceleration of a contact point is J v' + (D_t + v D_q) applied to its velocity.

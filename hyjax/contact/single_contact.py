@@ -102,7 +102,7 @@ def contact_system(
             "contact_system: Poisson's law is for contacts by name: give {'foot': Contact(..., poisson=True)}."
         )
     body = _Body(mechanism, contact)
-    flight = Mode(body.fly, names, Apart((contact,), domain), tuple(units))
+    flight = Mode(body.fly, names, Apart(mechanism, (contact,), domain), tuple(units))
     held = Mode(body.hold, names, Closed(body, PerMode(0), domain), tuple(units))
     # Each method is taken from the body once: modes and transitions that differ in numbers share its program (`PerMode`).
     slide, closes, after_impact, leads_to = body.slide, body.gap, body.after_impact, body.leads_to
