@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .solvers.multistep import AdamsPECE
     from .solvers.multistep import DividedDifferences
     from .solvers.multistep import KAPPA, NDF
-    from ._flow import integrate
+    from ._flow import in_step as order_of_events, integrate
     from ._flow.automaton import Automaton
     from ._flow.check import check_mode, sized, warn_of_kinks
     from ._flow.choices import may_jump

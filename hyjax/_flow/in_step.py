@@ -45,7 +45,8 @@ ROUNDINGS = 2.0**10
 
 def examined_if_needed(run: Callable[[bool], tuple[_Found, RESULTS]], system: HybridSystem) -> tuple[_Found, RESULTS]:
     """`run(judges)`, a result and its code. To examine the order of events that fall together (`judges`) is a fifth of the
-    program of a system of contacts, and rarely needed: where numbers are known, a first run does not."""
+    program of a system of contacts, a quarter of that of its orbit, and rarely needed: where numbers are known, a first run does
+    not."""
     known, together = untransformed(), RESULTS.simultaneous_guards._value
     found, code = run(not known)
     if known and np.any(np.asarray(code._value) == together) and may_be_in_step(system):
@@ -54,11 +55,12 @@ def examined_if_needed(run: Callable[[bool], tuple[_Found, RESULTS]], system: Hy
 
 
 def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -> bool:
-    """Whether the transitions allow events in step in a mode: two or more of them, which lead to one mode whichever is the first.
+    """Whether the transitions allow events in step in a mode: two or more of them, which lead to one mode whichever is the first;
+    and the system is not one `without_order`.
 
     **Arguments:** `end`: for one event, two and so on, the mode that they lead to; by default, any mode.
     """
-    ways = [(system.transitions[i].target, system.sizes[i]) for i in system.leaving(mode)]
+    ways = [(system.transitions[i].target, system.sizes[i]) for i in system.leaving(mode) if system._ordered]
     targets = [target for target, members in ways for _ in range(min(members, MOST))]
 
     def ends(mode: str, events: int) -> set[str]:

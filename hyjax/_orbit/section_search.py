@@ -186,12 +186,14 @@ def orbit_of_section(
     remedy = "By a section the sequence of modes is not known in advance: give orbit.step of an orbit found before."
     require_known("periodic_orbit", guess, params, near, remedy=remedy)
     step, section_map, params = _prepared("periodic_orbit", step, (guess,), params)
+    meets = [False]
     if is_matrix_free(method):
         start = _onto_surface(section_map.section, guess, params)
     else:
         *_, fine = stage_limits(method, section_map.integrator, guess.dtype)
 
         def solve(judges: bool) -> tuple[FixedPoint, RESULTS]:
+            meets.append(judges)
             each = dataclasses.replace(section_map, judges=judges)
             found = _solve(each, params, step.strides, method, guess[None], fine)
             return found, found.result
@@ -201,7 +203,15 @@ def orbit_of_section(
         start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
     there, copies = on_section(step.system, section_map.section)
     sequence, inner = _sequence_from(step, copies, start, params), _on_copies(step, copies)
-    return run_one_orbit(there, start, params, sequence, 1, method, inner, near, origin=guess)
+
+    def run(judges: bool) -> tuple[tuple[PeriodicOrbit, LastIterate], RESULTS]:
+        # Where the search has met events that fall together, so does the orbit.
+        system = there if judges or meets[-1] else there.without_order()
+        orbit, reached = run_one_orbit(system, start, params, sequence, 1, method, inner, near, origin=guess)
+        return (dataclasses.replace(orbit, system=there), reached), orbit.result
+
+    found, _ = examined_if_needed(run, there)
+    return found
 
 
 def _prepared(
@@ -277,7 +287,13 @@ def _named(
     for sequence, guesses in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
         batch = Batch(there, params, sequence, 1, method, inner)
         *_, fine = stage_limits(method, inner, guesses[0].dtype)
-        solved = solve_batch(batch, jnp.stack(guesses), fine)
+
+        def solve(judges: bool, batch=batch, guesses=jnp.stack(guesses), fine=fine) -> tuple[PeriodicOrbit, RESULTS]:
+            system = there if judges else there.without_order()
+            solved = solve_batch(dataclasses.replace(batch, system=system), guesses, fine)
+            return dataclasses.replace(solved, system=there), solved.result
+
+        solved, _ = examined_if_needed(solve, there)
         good = np.flatnonzero(np.asarray(solved.result._value) == SUCCESSFUL)
         if len(good) < len(guesses):
             warn(

@@ -335,9 +335,16 @@ class HybridSystem(eqx.Module):
     _modes: tuple[Mode, ...]
     transitions: tuple[Transition, ...]
     time_unit: str = eqx.field(static=True)
+    # Whether events that fall together are examined for their order, see `without_order`.
+    _ordered: bool = eqx.field(static=True)
 
     def __init__(
-        self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition], time_unit: str = ""
+        self,
+        modes: Mapping[str, Mode],
+        transitions: tuple[Transition, ...] | list[Transition],
+        time_unit: str = "",
+        *,
+        _ordered: bool = True,
     ):
         require_kind(
             modes, Mapping, "HybridSystem", "modes", "a dictionary from name to hj.Mode, such as {'swing': mode}"
@@ -349,7 +356,7 @@ class HybridSystem(eqx.Module):
         self.names = tuple(modes)
         self._modes = tuple(modes.values())
         self.transitions = _in_modes(transitions, self.names)
-        self.time_unit = time_unit
+        self.time_unit, self._ordered = time_unit, _ordered
 
     @property
     def modes(self) -> dict[str, Mode]:
@@ -424,7 +431,7 @@ class HybridSystem(eqx.Module):
             dataclasses.replace(way, _members=size_of(k)) if way._members == 0 else way
             for k, way in enumerate(self.transitions)
         )
-        return HybridSystem(self.modes, tuple(known), self.time_unit)
+        return HybridSystem(self.modes, tuple(known), self.time_unit, _ordered=self._ordered)
 
     def unsized(self) -> "HybridSystem":
         """The system as it was given, in which no family knows the number of its guards."""
@@ -565,7 +572,11 @@ class HybridSystem(eqx.Module):
     def without_domains(self) -> "HybridSystem":
         """The same system, whose modes have no domains."""
         modes = {name: dataclasses.replace(mode, domain=None) for name, mode in self.modes.items()}
-        return HybridSystem(modes, self.transitions, self.time_unit)
+        return HybridSystem(modes, self.transitions, self.time_unit, _ordered=self._ordered)
+
+    def without_order(self) -> "HybridSystem":
+        """The same system, whose events that fall together are not examined for their order: they are `simultaneous_guards`."""
+        return HybridSystem(self.modes, self.transitions, self.time_unit, _ordered=False)
 
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
         """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are.
@@ -596,4 +607,4 @@ class HybridSystem(eqx.Module):
             )
             for w in self.transitions
         )
-        return HybridSystem(modes, transitions, self.time_unit)
+        return HybridSystem(modes, transitions, self.time_unit, _ordered=self._ordered)

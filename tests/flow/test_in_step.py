@@ -12,7 +12,7 @@ from systems import line, ROLLED, same, still
 from test_bouligand import CASES
 
 import hyjax as hj
-from hyjax._testing import each_in_step
+from hyjax._testing import each_in_step, order_of_events
 from hyjax.models import pulse_coupled_neurons, slip
 
 RESULTS = hj.RESULTS
@@ -362,6 +362,27 @@ def test_a_guard_that_stays_zero_is_not_due_in_another_mode():
         orbit = hj.periodic_orbit(step, jnp.array(guess), pulse)
         assert_allclose(orbit.period, period, atol=1e-13)
         assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, 0, 0, multiplier], atol=1e-12)
+
+
+@pytest.mark.medium
+def test_the_order_of_events_is_in_no_program_of_an_orbit_that_meets_none_together(monkeypatch):
+    """x' = -x, to x + 1 at a third and to x + 2 at two thirds of a lap, by a section at its end: the state there is that of the
+    jumps, and the multiplier exp(-1)."""
+
+    def examined(*_):
+        raise AssertionError("the order of events is examined")
+
+    monkeypatch.setattr(order_of_events, "_commute", examined)
+    at = lambda place, by: (lambda t, x, p: place - x[1], lambda t, x, p: x.at[0].add(by).at[1].add(1.0))
+    ways = tuple(hj.Transition("run", "run", *at(place, by)) for place, by in ((1 / 3, 1.0), (5 / 3, 2.0)))
+    system = hj.HybridSystem({"run": hj.Mode(lambda t, x, p: jnp.stack([-x[0], jnp.ones(())]), ("x", "lap"))}, ways)
+    turned = lambda t, x, p: -jnp.sin(2 * jnp.pi / 3 * x[1])
+    section = hj.Section("run", turned, lambda t, x, p: x.at[1].add(-3.0))
+    step = hj.ReturnMap(system, section=section, max_jumps=4)
+    orbit = hj.periodic_orbit(step, jnp.array([1.0, 0.0]), None)
+    assert_allclose(orbit.x, [(np.exp(-2 / 3) + 2 * np.exp(-1 / 3)) / (1 - np.exp(-1)), 0], atol=1e-13)
+    assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, np.exp(-1)], atol=1e-13)
+    assert any(each_in_step(orbit.system, orbit.sequence))
 
 
 @pytest.mark.medium

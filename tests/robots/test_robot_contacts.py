@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._testing import project
+from hyjax._testing import operations, project
 
 mujoco = pytest.importorskip("mujoco")
 NOW = jnp.array(0.0)
@@ -294,3 +294,61 @@ def test_what_cannot_slip_has_no_friction():
     mode, x = hj.contact.start(system, jnp.zeros(2), robot.params)
     assert mode == "S"
     assert_allclose(system.modes[mode].vector_field(jnp.array(0.0), x, robot.params), 0, atol=1e-14)
+
+
+# A rimless wheel, whose six points have friction.
+
+
+def rimless_wheel(spokes=6):
+    """The wheel on a slope that is a parameter, and its system; of radius and mass 1, and of the inertia 0.3."""
+    angles = 2 * np.pi / spokes * np.arange(spokes)
+    points = "".join(f'<site name="{k}" pos="{np.sin(a)} 0 {-np.cos(a)}"/>' for k, a in enumerate(angles))
+    robot = hj.robots.from_mujoco(
+        f"""<mujoco>{OPTION}<option gravity="0 0 -1"/><worldbody><geom type="plane" size="9 9 1" friction="2"/>
+      <body><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>
+      <joint name="turn" axis="0 1 0"/><inertial pos="0 0 0" mass="1" diaginertia="0.3 0.3 0.3"/>{points}
+      </body></worldbody></mujoco>""",
+        contacts=[str(k) for k in range(spokes)],
+    )
+    return robot, hj.contact.contact_system(robot.mechanism, robot.contacts, robot.coordinates)
+
+
+@pytest.mark.medium
+def test_programs_do_not_grow_with_the_number_of_contacts():
+    """The flow, the guards, whether they are armed, and the domain of three points and of six are as many operations, up to a few
+    for the lists of names."""
+
+    def sizes(spokes):
+        robot, system = rimless_wheel(spokes)
+        (mode,), (way,) = system.modes.values(), system.transitions
+        point = NOW, jnp.zeros(6 + spokes), robot.params
+        return [
+            operations(jax.make_jaxpr(fn)(*point).jaxpr)
+            for fn in (mode.vector_field, mode.domain, way.guard, way.armed)
+        ]
+
+    assert_allclose(sizes(6), sizes(3), rtol=0.02)
+
+
+@pytest.mark.slow
+def test_a_rimless_wheel_rolls_from_point_to_point():
+    """The rate after each strike is (I + cos 2a) / (I + 1) of that before it, with 2a between spokes, by the angular momentum
+    about the new point; and between strikes it grows by the loss of height."""
+    robot, system = rimless_wheel()
+    half, inertia, slope = np.pi / 6, 0.3, jnp.array(0.2)
+    params = eqx.tree_at(lambda p: p.slope, robot.params, (slope,))
+
+    turn, rate = slope - half + 1e-3, 0.5
+    sine, cosine = jnp.sin(turn), jnp.cos(turn)
+    standing = jnp.stack([sine, cosine, turn, rate * cosine, -rate * sine, rate * jnp.ones(())])
+    _, x = hj.contact.start(system, standing, params)
+    run = hj.simulate(system, x, params, mode="contacts", t1=4.6, max_jumps=3)
+    names = [hj.contact.set_name(system, each) for each in run.x_starts[:3]]
+    assert [name.split("+")[k] for k, name in enumerate(names)] == ["0:stick", "1:stick", "2:stick"]
+    assert all(name.count("open") == 5 for name in names)
+
+    # From the height of the centre above the point on which the wheel stands.
+    drop = lambda begin: 2 / (inertia + 1) * (np.cos(half - begin - slope) - np.cos(half + slope))
+    first = np.sqrt(rate**2 + drop(1e-3))
+    after = (inertia + np.cos(2 * half)) / (inertia + 1) * first
+    assert_allclose(run.x_ends[:2, 5], [first, np.sqrt(after**2 + drop(0.0))], rtol=1e-11)
