@@ -54,9 +54,14 @@ def examined_if_needed(run: Callable[[bool], tuple[_Found, RESULTS]], system: Hy
     return found, code
 
 
+def unordered(system: HybridSystem) -> HybridSystem:
+    """The same system, whose events that fall together are not examined for their order: they are `simultaneous_guards`."""
+    return HybridSystem(system.modes, system.transitions, system.time_unit, _ordered=False)
+
+
 def any_in_step(system: HybridSystem, mode: str, end: list[str] | None = None) -> bool:
     """Whether the transitions allow events in step in a mode: two or more of them, which lead to one mode whichever is the first;
-    and the system is not one `without_order`.
+    and the system is not `unordered`.
 
     **Arguments:** `end`: for one event, two and so on, the mode that they lead to; by default, any mode.
     """

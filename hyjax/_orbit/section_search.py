@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from .._flow.in_step import examined_if_needed
+from .._flow.in_step import examined_if_needed, unordered
 from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
 from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, with_section_mode
 from .._numerics.eager import long_run
@@ -206,7 +206,7 @@ def orbit_of_section(
 
     def run(judges: bool) -> tuple[tuple[PeriodicOrbit, LastIterate], RESULTS]:
         # Where the search has met events that fall together, so does the orbit.
-        system = there if judges or meets[-1] else there.without_order()
+        system = there if judges or meets[-1] else unordered(there)
         orbit, reached = run_one_orbit(system, start, params, sequence, 1, method, inner, near, origin=guess)
         return (dataclasses.replace(orbit, system=there), reached), orbit.result
 
@@ -289,7 +289,7 @@ def _named(
         *_, fine = stage_limits(method, inner, guesses[0].dtype)
 
         def solve(judges: bool, batch=batch, guesses=jnp.stack(guesses), fine=fine) -> tuple[PeriodicOrbit, RESULTS]:
-            system = there if judges else there.without_order()
+            system = there if judges else unordered(there)
             solved = solve_batch(dataclasses.replace(batch, system=system), guesses, fine)
             return dataclasses.replace(solved, system=there), solved.result
 

@@ -330,22 +330,16 @@ class HybridSystem(eqx.Module):
     Source: Kong, Payne, Zhu, Johnson (2024), Definition 1.
     """
 
-    # A tuple, not a dict: `jit` would sort the keys of a dict.
-    names: tuple[str, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)  # Not a dict, whose keys `jit` would sort.
     _modes: tuple[Mode, ...]
     transitions: tuple[Transition, ...]
     time_unit: str = eqx.field(static=True)
-    # Whether events that fall together are examined for their order, see `without_order`.
-    _ordered: bool = eqx.field(static=True)
+    _ordered: bool = eqx.field(static=True)  # Whether the order of events that fall together is examined.
 
     def __init__(
-        self,
-        modes: Mapping[str, Mode],
-        transitions: tuple[Transition, ...] | list[Transition],
-        time_unit: str = "",
-        *,
-        _ordered: bool = True,
-    ):
+        self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition], time_unit: str = "",
+        *, _ordered: bool = True,
+    ):  # fmt: skip
         require_kind(
             modes, Mapping, "HybridSystem", "modes", "a dictionary from name to hj.Mode, such as {'swing': mode}"
         )
@@ -573,10 +567,6 @@ class HybridSystem(eqx.Module):
         """The same system, whose modes have no domains."""
         modes = {name: dataclasses.replace(mode, domain=None) for name, mode in self.modes.items()}
         return HybridSystem(modes, self.transitions, self.time_unit, _ordered=self._ordered)
-
-    def without_order(self) -> "HybridSystem":
-        """The same system, whose events that fall together are not examined for their order: they are `simultaneous_guards`."""
-        return HybridSystem(self.modes, self.transitions, self.time_unit, _ordered=False)
 
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
         """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are.
