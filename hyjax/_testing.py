@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from ._orbit.shooting import COARSE, find_root_by_stages, SingleShooting
     from ._orbit.verdict import judged
     from ._fit.gauss_newton import ResidualRows, sizes_of, with_free_states, within_bounds, without_free_states
-    from ._fit.fitted import misfit_words
+    from ._fit.fitted import misfit_words, undetermined_words
     from ._fit.recording import read_columns
     from .noise.covariance_system import JointParams, Layout
     from .noise.noise import place_noise

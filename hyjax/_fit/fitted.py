@@ -110,7 +110,8 @@ class Fitted(Shown):
     def undetermined(self) -> list[str]:
         """The combinations of parameters that the data do not determine, in words."""
         names = (*self.names, *(f"start[{k}]" for k in range(len(self.loose) - len(self.names))))
-        return undetermined_words(np.asarray(self.loose), names)
+        values = np.append(np.asarray(self.values), np.asarray(self.start_values))[: len(names)]
+        return undetermined_words(np.asarray(self.loose), names, values)
 
     def log_density(self, values: Float[Array, " n"]) -> Scalar:
         r"""The logarithm of the likelihood of the data times the density of the prior, for a sampler:
@@ -281,8 +282,9 @@ def misfit_words(fit: Fitted) -> list[str]:
     return found
 
 
-def undetermined_words(loose: np.ndarray, names: tuple[str, ...]) -> list[str]:
-    """Words for the projector `loose` onto relative changes of the parameters that change no residual."""
+def undetermined_words(loose: np.ndarray, names: tuple[str, ...], values: np.ndarray) -> list[str]:
+    """Words for the projector `loose` onto relative changes of the parameters that change no residual. **Arguments:** `values`:
+    of the parameters, by which a sum is told from a product."""
     if loose.ndim != 2 or not np.any(loose):
         return []
     sizes, vectors = np.linalg.eigh(loose)
@@ -294,17 +296,52 @@ def undetermined_words(loose: np.ndarray, names: tuple[str, ...]) -> list[str]:
         basis[k] /= basis[k, column]
         others = np.arange(len(basis)) != k
         basis[others] -= np.outer(basis[others, column], basis[k])
-    for part in basis:
-        used = np.flatnonzero(np.abs(part) > 1e-4)
-        if len(used) == 1:
-            found.append(f"nothing about {names[used[0]]}")
-        elif len(used) == 2 and abs(abs(part[used[0]] * part[used[1]]) - 1) < 1e-3:
-            alike = part[used[0]] * part[used[1]] > 0
-            found.append(f"{names[used[0]]} and {names[used[1]]} only by their {'ratio' if alike else 'product'}")
+    there = np.abs(basis) > 1e-4
+    left = list(range(len(basis)))
+    while left:
+        # Directions that share unknowns.
+        group, used = [left[0]], there[left[0]]
+        while more := [k for k in left if k not in group and np.any(there[k] & used)]:
+            group, used = group + more, used | np.any(there[more], axis=0)
+        left = [k for k in left if k not in group]
+        places, rows = np.flatnonzero(used), basis[group][:, used]
+        own, count = [names[k] for k in places], len(places)
+        listed = " and ".join([", ".join(own[:-1]), own[-1]] if count > 1 else own)
+        if count == 1:
+            found.append(f"nothing about {listed}")
+        elif len(group) == count - 1:
+            found.append(f"{listed} only by {_function_words(np.linalg.svd(rows)[2][-1], own, values[places])}")
+        elif len(group) == 1 and np.ptp(rows) < 1e-3:
+            found.append(f"{listed} only by their ratios")
         else:
-            terms = " ".join(f"{part[k]:+.3g} d{names[k]}/{names[k]}" for k in used)
-            found.append(f"all but the combination {terms}")
+            terms = [" ".join(f"{part[k]:+.3g} d{own[k]}/{own[k]}" for k in np.flatnonzero(part)) for part in rows]
+            found += [f"all but the combination {each}" for each in terms]
     return found
+
+
+def _function_words(slopes: np.ndarray, names: list[str], values: np.ndarray) -> str:
+    """Words for a function with these derivatives by the logarithms of its arguments: a product of powers, a sum, or neither."""
+    if (powers := _whole(slopes)) is not None:
+        if len(names) == 2 and np.all(np.abs(powers) == 1):
+            return f"their {'product' if powers[0] == powers[1] else 'ratio'}"
+        parts = [(name if abs(k) == 1 else f"{name}^{abs(k)}", k > 0) for name, k in zip(names, powers, strict=True)]
+        above, below = ([part for part, sign in parts if sign == wanted] for wanted in (True, False))
+        return "/".join(["*".join(above), *below])
+    if np.all(values != 0) and (counts := _whole(slopes / values)) is not None:
+        parts = [
+            f"{'+-'[int(k < 0)]} {'' if abs(k) == 1 else abs(k)}{name}" for name, k in zip(names, counts, strict=True)
+        ]
+        return " ".join(parts).removeprefix("+ ")
+    return "the combination " + " ".join(f"{k:+.3g} d{name}/{name}" for name, k in zip(names, slopes, strict=True))
+
+
+def _whole(numbers: np.ndarray) -> np.ndarray | None:
+    """Small whole numbers, the first of them positive, that have the ratios of the given ones, if there are any."""
+    scaled = numbers / np.min(np.abs(numbers)) * np.sign(numbers[0])
+    for times in range(1, 5):
+        if np.all(np.abs(times * scaled - np.round(times * scaled)) < 1e-3) and np.max(np.abs(times * scaled)) < 9:
+            return np.round(times * scaled).astype(int)
+    return None
 
 
 def fit_table(fit: Fitted) -> Table:

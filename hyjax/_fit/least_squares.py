@@ -49,7 +49,7 @@ from .gauss_newton import (
     within_bounds,
     without_free_states,
 )
-from .links import by_record, FlowLinks, LinkEnd, MapLinks, Node
+from .links import as_measured, by_record, FlowLinks, LinkEnd, MapLinks, Node
 from .recording import Links, NONE
 
 # Weights of the gaps, in units of the ratio of a measurement to its deviation.
@@ -154,17 +154,20 @@ class FitProblem(eqx.Module):
             # The start has a tangent, perhaps of zero, so that JAX derives the loops of a link once, and not for each start anew.
             nothing = 0 * jnp.sum(free.theta)
             first = eqx.tree_at(lambda node: (node.t, node.z), first, (first.t + nothing, first.z + nothing))
-            given = nodes * self.scales[: nodes.shape[1]]
             owed = jax.tree.map(lambda leaf: jnp.zeros((len(nodes), *leaf.shape), leaf.dtype), first.owed)
+            given = nodes * self.scales[: nodes.shape[1]]
             begin = division and Node(given[:, 0], given[:, 1:], division.mode, division.way, owed)
 
             def follow(carry, each):
-                (before, likely, due), (link, own, goes_on, ahead) = carry, each
+                (before, likely, due), (link, own, goes_on, ahead, row) = carry, each
                 node = select(division.rolled, select(link.joined, before, likely), own)
                 # Events in any order share the node before them; the node after them is behind all their jumps.
                 due = jnp.where(link.joined, due, 0).at[link.kind].max(jnp.where(link.kind >= 0, 1 + link.skip, 0))
-                last = link.joined & ~goes_on
-                found = self.link(node, link, params, jnp.where(last, due, 0))
+                last, begin, alone = link.joined & ~goes_on, node, ~link.joined & ~goes_on & (node.way >= 0)
+                if len(self.link.measured.early) > 1:
+                    seen = without_tangents(as_measured(self.link, node, *row, params))
+                    begin = select(division.rolled & alone, seen, node)
+                found = self.link(begin, link, params, jnp.where(last, due, 0))
                 likely = self.likely(node, found, link, last)
                 end, likely = select(goes_on, (node, without_tangents(node)), (found.node, likely))
                 # A free state where another event is owed would lose it.
@@ -191,7 +194,8 @@ class FitProblem(eqx.Module):
                 ahead = jnp.append(links.kind[1:], NONE) != NONE
                 kinds = len(self.link.kinds) if isinstance(self.link, FlowLinks) else 1
                 carry = start, start, jnp.zeros(kinds, links.skip.dtype)
-                _, (reached, likely) = jax.lax.scan(follow, carry, (links, every, goes_on, ahead))
+                row = [jnp.pad(each[:-1], ((1, 0), (0, 0))) for each in (links.values, links.weights)]
+                _, (reached, likely) = jax.lax.scan(follow, carry, (links, every, goes_on, ahead, row))
                 ends = jnp.column_stack([reached.node.t, reached.node.z])[:-1]
                 same = (reached.node.mode[:-1] == begin.mode) & (reached.node.way[:-1] == begin.way)
                 gaps, fits = jnp.ravel(ends / self.scales - nodes), jnp.all(same)
@@ -444,19 +448,16 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         worse = (search.at.chain.result == good) & (new.chain.result != good)
         better = first | (finite & ~worse & (fall > -rounding))
         u, at = select(better, (search.trial, new), (search.u, search.at))
-        held = search.held
-        if stages > 1:
-            some = eqxi.unvmap_any(better & (first | jnp.any(held[0] != 0)))
-            held = jax.lax.cond(some, lambda: held_anew(search.held, first, at.rows, u), lambda: search.held)
+        some = eqxi.unvmap_any(better & (first | jnp.any(search.held[0] != 0)))
+        held = jax.lax.cond(some, lambda: held_anew(search.held, first, at.rows, u), lambda: search.held)
         # How well the linearization foretold the fall.
         part = jnp.where(search.expected > rounding, fall / jnp.maximum(search.expected, rounding), 1)
         damping, growth = _next_damping(search, jnp.where(first, 0.5, part), cost, better)
 
         part, limit = jnp.where(last(search), EXACT, ROUGH), jnp.where(last(search), SMALL, 1e-2)
         least = part**2 * cost + jnp.where(last(search), finest, 0) ** 2
-        ends = better & ~first & (search.expected <= least) & (search.damping <= limit)
         lost = (search.tried + 1 >= max_steps) | (damping > 1 / LEAST) | ~jnp.isfinite(jnp.sum(at.r))
-        ends = ends | lost
+        ends = lost | (better & ~first & (search.expected <= least) & (search.damping <= limit))
         weight = weights[jnp.minimum(search.stage, stages - 1)]
         dual = jnp.where(ends, search.dual + weight**2 * at.chain.gaps, search.dual)
         shut = last(search) & (jnp.max(jnp.abs(at.chain.gaps), initial=0) <= max(SHUT, 50 * eps))
@@ -477,8 +478,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
             (low, high), inside = within, jnp.clip(trial[:count], lower, higher)
             met = jnp.where(change.first == low, lower, jnp.where(change.first == high, higher, inside))
             trial = trial.at[:count].set(jnp.where(reach == 1, met, inside))
-        tried = jnp.where(ends, 0, search.tried + 1)
-        steps = search.steps + 1
+        steps, tried = search.steps + 1, jnp.where(ends, 0, search.tried + 1)
         after = _FitSearch(
             trial, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held, reach
         )
@@ -491,7 +491,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
     number, one = jnp.array(0), jnp.ones((), flat.dtype)
     begin = _FitSearch(
         flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number,
-        (jnp.zeros((count if stages > 1 else 0, count), flat.dtype), flat), one,
+        (jnp.zeros((count, count), flat.dtype), flat), one,
     )  # fmt: skip
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))

@@ -231,18 +231,29 @@ class MapLinks(eqx.Module):
         assert self.step.sequence is not None
         return self.step.system.way(self.step.system.route(self.step.sequence)[-1])
 
+    @property
+    def automaton(self) -> Automaton:
+        """All modes of the system."""
+        return Automaton(self.system)
+
+    def landed(self, node: Node, params: Params) -> Node:
+        """The node after the jump that closed the pass before."""
+        closed = self.closing_way
+        x = reset(closed, node.t, node.z[: self.system.mode(closed.source).dimension], params)
+        mode = jnp.full_like(node.mode, self.system.number(closed.target))
+        after = Node(node.t, self.automaton.pad(x), mode, jnp.full_like(node.way, -1), node.owed)
+        return select(node.way >= 0, after, node)
+
     def __call__(self, node: Node, link: Links, params: Params, due: Array | None = None) -> LinkEnd:
         """A pass from a node. **Arguments:** `due`: not used, there is one event in a pass."""
         step, n = self.step, self.step.system.mode(self.step.mode).dimension
-        first, mode = node.z[:n], jnp.full_like(node.mode, step.system.number(step.mode))
+        mode = jnp.full_like(node.mode, step.system.number(step.mode))
         if step.sequence is None:
-            through = step(first, params, node.t, throw=False)
+            through = step(node.z[:n], params, node.t, throw=False)
             before, after, way = through.x, through.x, jnp.full_like(mode, -1)
         else:
-            closing, closed = step.system.route(step.sequence)[-1], self.closing_way
-            size = step.system.mode(closed.source).dimension
-            x = jnp.where(node.way >= 0, reset(closed, node.t, node.z[:size], params), first)
-            through = step(x, params, node.t, throw=False)
+            closing = step.system.route(step.sequence)[-1]
+            through = step(self.landed(node, params).z[:n], params, node.t, throw=False)
             assert isinstance(through, Stride)
             before, after, way = through.impacts[-1].x, through.x, jnp.full_like(mode, closing)
         t, pad = node.t + through.time, lambda x: jnp.pad(x, (0, node.z.size - x.size))
@@ -253,3 +264,26 @@ class MapLinks(eqx.Module):
         reached = select(none, node, Node(t, pad(before), mode, way, node.owed))
         samples = jnp.zeros((link.times.shape[-1], ending.size), ending.dtype)
         return LinkEnd(reached, ending, samples, choose(none, RESULTS.successful, through.result))
+
+
+def as_measured(
+    links: FlowLinks | MapLinks, node: Node, values: Quantities, weights: Quantities, params: Params
+) -> Node:
+    """The node after its jump, with the coordinates in place that were measured there: a first guess. Each is, one after the
+    other, unless a guard would change by more than half: beside its surface it would fire at once, or be passed."""
+    landed = links.landed(node, params)
+    if not links.system.transitions:
+        return landed
+    guards = lambda z: links.automaton.surfaces.values(landed.t, z, (landed.mode, params))
+    z, known = landed.z, guards(landed.z)
+    for k, early in enumerate(links.measured.early):
+        place = links.measured.places[landed.mode, k]
+        moved = z.at[place].set(values[k])
+        good = (
+            (place >= 0)
+            & (weights[k] > 0)
+            & (not early)
+            & jnp.all(jnp.abs(guards(moved) - known) <= jnp.abs(known) / 2)
+        )
+        z = jnp.where(good, moved, z)
+    return eqx.tree_at(lambda each: each.z, landed, z)
