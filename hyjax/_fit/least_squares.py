@@ -165,7 +165,7 @@ class FitProblem(eqx.Module):
                 due = jnp.where(link.joined, due, 0).at[link.kind].max(jnp.where(link.kind >= 0, 1 + link.skip, 0))
                 last, begin, alone = link.joined & ~goes_on, node, ~link.joined & ~goes_on & (node.way >= 0)
                 if len(self.link.measured.early) > 1:
-                    seen = without_tangents(as_measured(self.link, node, *row, params))
+                    seen = without_tangents(as_measured(self.link, node, row[0], row[1], params))
                     begin = select(division.rolled & alone, seen, node)
                 found = self.link(begin, link, params, jnp.where(last, due, 0))
                 likely = self.likely(node, found, link, last)

@@ -279,11 +279,6 @@ def as_measured(
     for k, early in enumerate(links.measured.early):
         place = links.measured.places[landed.mode, k]
         moved = z.at[place].set(values[k])
-        good = (
-            (place >= 0)
-            & (weights[k] > 0)
-            & (not early)
-            & jnp.all(jnp.abs(guards(moved) - known) <= jnp.abs(known) / 2)
-        )
-        z = jnp.where(good, moved, z)
+        same = jnp.all(jnp.abs(guards(moved) - known) <= jnp.abs(known) / 2)
+        z = jnp.where(same & (place >= 0) & (weights[k] > 0) & (not early), moved, z)
     return eqx.tree_at(lambda each: each.z, landed, z)
