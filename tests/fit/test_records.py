@@ -86,7 +86,10 @@ def test_a_periodic_hop_of_a_jerboa():
     x_rate = jerboa.speed(jerboa.FEET["flight"], fit.x0[0], p)
     x0 = jnp.stack([x_rate, y, y_rate, left, right, left_rate, right_rate, 1 + 0 * y, 0 * y])
     params = biped.Params(p.stiffness, p.swing_frequency, p.left_offset, p.right_offset)
-    run = hj.simulate(biped.system, x0, params, mode="gait", t1=float(fit.predicted[0][-1, 0]) + 1e-9, max_jumps=8)
+    run = hj.simulate(
+        biped.system, x0, params, mode="gait", t1=float(fit.predicted[0][-1, 0]) + 1e-9, max_jumps=8,
+        integrator=jerboa.integrator,
+    )  # fmt: skip
     # Landing, lift-off, lift-off, landing; flow to 1e-12, and multipliers below ten.
     np.testing.assert_allclose([e.t for e in run.events], fit.predicted[0][[0, 1, 2, 4], 0], atol=1e-9)
     np.testing.assert_allclose(run.events[-1].after, x0, atol=1e-8)
