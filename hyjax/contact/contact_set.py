@@ -497,9 +497,11 @@ class ContactSet(eqx.Module):
         apart = np.zeros((count, slips), motion.dtype)
         to_forces = jnp.concatenate([against[:, :count], against[:, count:], -against[:, count:]], axis=1)
         rows = np.block([[normal, apart], [apart.T, slip], [apart.T, -slip]])
-        matrix = rows @ scaled @ to_forces + float(jnp.finfo(motion.dtype).eps) ** 0.5 * np.eye(
-            len(rows), dtype=rows.dtype
-        )
+        # Of forces that depend on each other those of least norm are found, in the units of `least_norm`.
+        least = jnp.min(jnp.where(taking & (size[:count] > 0), size[:count], jnp.inf), initial=jnp.inf)
+        alike = jnp.clip(least * scale[:count] ** 2, 0.01, 1)
+        small = jnp.concatenate([alike, np.ones(2 * slips, alike.dtype)]) * float(jnp.finfo(motion.dtype).eps) ** 0.5
+        matrix = rows @ scaled @ to_forces + jnp.diag(small)
         bound = np.concatenate([apart, slip, slip])
         cone = jnp.concatenate([(of_normal * normal[:, with_slip]).T, -slip, -slip], axis=1) / (1 + of_normal)[:, None]
         matrix = jnp.block([[matrix, bound], [cone, jnp.zeros((slips, slips), motion.dtype)]])

@@ -483,6 +483,34 @@ def test_an_impact_without_a_solution(rate, after):
     assert_allclose(end[2:4], [after, after], rtol=0, atol=1e-15)
 
 
+@pytest.mark.medium
+def test_no_foot_of_a_plank_pulls():
+    """A plank on four feet under a load: the forces are in balance, none of them pulls, and of all those they are of least norm,
+    so that they are a + b x at the places x of the feet that push, and this is negative elsewhere."""
+    forces = lambda t, q, v, p: jnp.stack([0 * p[2], -1 + 0 * p[2], -p[2]])
+    bodies = Mechanism(lambda q, p: jnp.diag(jnp.stack([jnp.ones(()), jnp.ones(()), p[1]])), forces)
+    feet = {f"foot{k}": Contact(lambda t, q, p, k=k: q[1] + p[0][k] * jnp.sin(q[2])) for k in range(4)}
+    system = contact_system(bodies, feet, ("x", "y", "angle"))
+    (mode,), (way,) = system.modes.values(), system.transitions
+    rng = np.random.default_rng(0)
+    places, inertia = np.sort(rng.uniform(-1, 3, (400, 4)), axis=1), 10 ** rng.uniform(-1, 1, 400)
+    load = places[:, 0] + np.ptp(places, axis=1) * rng.uniform(0.01, 0.99, 400)
+
+    def found(*p):
+        t, (_, x) = jnp.zeros(()), start(system, jnp.zeros(6), p)
+        return jnp.where(x[6:] > 0, way.guard(t, x, p), 0), mode.vector_field(t, x, p)
+
+    forces, rates = map(np.asarray, jax.jit(jax.vmap(found))(*map(jnp.asarray, (places, inertia, load))))
+    assert_allclose(rates, 0, rtol=0, atol=1e-12)
+    assert_allclose(np.sum(forces, axis=1), 1, rtol=1e-12)
+    assert_allclose(np.sum(forces * places, axis=1), load, rtol=0, atol=1e-12)
+    for place, force in zip(places, forces, strict=True):
+        pushes = force > 0
+        line = np.polyfit(place[pushes], force[pushes], min(1, np.sum(pushes) - 1))
+        # The set is chosen up to the small addition to its problem.
+        assert_allclose(force, np.maximum(np.polyval(line, place), 0), rtol=0, atol=1e-3)
+
+
 def test_redundant_rows_share_their_force_by_least_norm():
     """Compliances of every rank, scaled from 1e-3 to 1e3, against numpy's pseudoinverse (a singular value decomposition). Both
     solutions have errors of rounding times the condition, below 1e4 here."""

@@ -133,6 +133,31 @@ def test_poisson_never_adds_energy_without_friction(e, random_impacts):
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize(("poisson", "friction"), [(True, None), (False, None), (False, 0.4)])
+def test_random_impacts_of_contacts_that_depend_on_each_other(poisson, friction):
+    """The third of three gaps, and its slip, moves by those of the others: without friction there always is a solution, whose
+    impulses push, though those of least norm would pull; only by Newton's law may energy grow."""
+    draw = np.random.default_rng(31)
+    rows, v, shares = draw.normal(size=(2, 2000, 3, 4)), draw.normal(size=(2000, 4)), draw.uniform(0.2, 1, (2000, 2))
+    rows[:, :, 2] = np.einsum("bj,abjm->abm", shares, rows[:, :, :2])
+    half = draw.normal(size=(2000, 4, 4))
+    mass = half @ half.transpose(0, 2, 1) + 0.3 * np.eye(4)
+    rubs = {} if friction is None else dict(static=friction, kinetic=friction)
+    contacts = flat(3, True if rubs else None, restitution=0.6, poisson=poisson, **rubs)
+    struck = lambda v, rows, mass: impact(Mechanism(lambda q, p: mass), jnp.zeros(4), v, rows, contacts)
+    given = (jnp.asarray(rows[0]), jnp.asarray(rows[1]))
+    after, impulses = map(np.asarray, jax.jit(jax.vmap(struck))(jnp.asarray(v), given, jnp.asarray(mass)))
+    good, energy = np.all(np.isfinite(after), axis=1), lambda v: np.einsum("bi,bij,bj->b", v, mass, v)
+    codes = {str(code_of_state(jnp.asarray(each))) for each in after[~good]}
+    assert codes <= ({"gains_energy"} if not rubs else {"gains_energy", "nonfinite", "not_unique"})
+    assert np.mean(good) == 1 if poisson else np.mean(good) > 0.85
+    assert np.all(energy(after)[good] <= energy(v)[good] * (1 + 1e-9))
+    assert np.all(np.einsum("bij,bj->bi", rows[0], after)[good] >= -1e-7)
+    largest = np.max(np.abs(impulses), axis=1, keepdims=True)
+    assert np.all((impulses[:, :3] >= -1e-7 * largest)[good])
+
+
+@pytest.mark.medium
 def test_random_impacts_with_friction(random_impacts):
     """What a law's impulses do to the energy of 1000 bodies that strike, in NumPy: it grows where the code says so, and nowhere
     else."""
