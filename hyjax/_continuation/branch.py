@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._numerics.eager import long_run
-from .._numerics.eigenvalues import eigenvalues
+from .._numerics.eigenvalues import eigenvalues, inside_circle
 from .._orbit.chain import Chain
 from .._orbit.orbit import PeriodicOrbit
 from .._results.installed import needed
@@ -186,8 +186,9 @@ class Branch(OrbitCurve):
 
     @property
     def stable(self) -> np.ndarray:
-        """Whether all multipliers lie inside the unit circle, of a family those beside its own; shape `(points,)`."""
-        return np.max(np.abs(self.multipliers), axis=1) < 1
+        """Whether all multipliers lie inside the unit circle, of a family those beside its own, as `PeriodicOrbit.stable`; shape
+        `(points,)`."""
+        return np.asarray(inside_circle(self.multipliers))
 
     @property
     def orbits(self) -> PeriodicOrbit:

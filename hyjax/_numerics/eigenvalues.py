@@ -21,6 +21,8 @@ Source: Kato (1995), *Perturbation Theory for Linear Operators*, ch. 2; Govaerts
 Dynamical Equilibria*, ch. 3.
 """
 
+from typing import Any
+
 import jax
 import jax.core
 import jax.extend.core
@@ -276,6 +278,12 @@ def _eigenvalues_jvp(primals, tangents):
     frozen = _frozen(matrix, values)
     product = jnp.where(frozen, 1, jnp.sum(left * right, axis=1))
     return values, jnp.where(frozen, 0, moved / product)
+
+
+def inside_circle(values: Any) -> Any:
+    """Whether all multipliers, along the last axis of an array of JAX or NumPy, lie inside the unit circle, by more than
+    rounding: those of a conservative system lie on it."""
+    return abs(values).max(axis=-1) < 1 - float(np.finfo(values.dtype).eps) ** 0.6
 
 
 def set_apart(lap: Shaped[Array, "n n"], last: Shaped[Array, "n k"] | None = None) -> Shaped[Array, "n k"]:

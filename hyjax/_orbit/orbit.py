@@ -15,7 +15,7 @@ from .._flow.integrator import Integrators, rolled
 from .._flow.jump import reset
 from .._flow.trajectory import Arc
 from .._numerics.eager import short_run
-from .._numerics.eigenvalues import eigenvalues, set_apart
+from .._numerics.eigenvalues import eigenvalues, inside_circle, set_apart
 from .._numerics.trees import without_tangents
 from .._results.registry import animate, draw
 from .._results.shown import lanes, Shown
@@ -112,9 +112,9 @@ class PeriodicOrbit(Shown):
 
     @property
     def stable(self) -> Bool[Array, "*batch"]:
-        """Whether every multiplier lies inside the unit circle; those of an orbit that is `not_isolated` do not. With `conserved`
-        the family's own is not among them."""
-        return (self.spectral_radius < 1) & (self.result != RESULTS.not_isolated)
+        """Whether every multiplier lies inside the unit circle, by more than rounding; those of a `not_isolated` orbit do not.
+        With `conserved` the family's own is not among them; the others of a conservative system may lie on the circle."""
+        return inside_circle(self.multipliers) & (self.result != RESULTS.not_isolated)
 
     @property
     def mode_names(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
+from .._numerics.eigenvalues import inside_circle
 from .._results.installed import load_xarray
 from .._results.labels import cf_attributes, described, units_attribute
 from .._results.working import progress_bar, warn, working
@@ -107,7 +108,7 @@ class ChunkSolver:
 def kept_columns(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The columns of a dataset, from those of the lanes."""
     kept = {name: column for name, column in found.items() if not name.startswith("_")}
-    kept["stable"] = np.max(np.hypot(found["multipliers_real"], found["multipliers_imag"]), axis=-1) < 1
+    kept["stable"] = inside_circle(found["multipliers_real"] + 1j * found["multipliers_imag"])
     kept["result"] = found["result"].astype(np.int8)
     return kept
 

@@ -81,8 +81,10 @@ class Equilibrium(Shown):
 
     @property
     def stable(self) -> Bool[Array, "*batch"]:
-        """Whether every eigenvalue has a negative real part."""
-        return jnp.all(self.eigenvalues.real < 0, axis=-1)
+        """Whether every eigenvalue has a negative real part, by more than rounding: those of a centre have none."""
+        largest = jnp.max(jnp.abs(self.eigenvalues), axis=-1, keepdims=True, initial=0)
+        rounding = float(jnp.finfo(self.x.dtype).eps) ** 0.85
+        return jnp.all(self.eigenvalues.real < -rounding * largest, axis=-1)
 
     @property
     def kind(self) -> str | np.ndarray:

@@ -36,6 +36,14 @@ def test_a_bounce_at_the_energy_of_its_guess(bounce):
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("inside, stable", [(-1e-12, False), (0.0, False), (1e-12, False), (1e-8, True)])
+def test_multipliers_on_the_circle_up_to_rounding_are_not_inside(bounce, inside, stable):
+    """As those of a conservative system beside the family's own."""
+    pair = (1 - inside) * np.exp(np.array([1j, -1j]))
+    assert bool(dataclasses.replace(bounce, multipliers=jnp.asarray(pair)).stable) == stable
+
+
+@pytest.mark.medium
 def test_its_energy_is_a_parameter(bounce):
     at = lambda value: hj.periodic_orbit(bounce.step, bounce.x, Level(PARAMS, value)).period
     energies = jnp.array([0.5, 2.0, 8.0])

@@ -1,5 +1,7 @@
 """Equilibria of modes against closed forms, and the orbits about a centre against elliptic integrals and quadratures."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,6 +103,10 @@ def test_the_family_about_a_centre_of_a_pendulum():
     pendulum = alone(lambda t, x, p: jnp.stack([x[1], -p * jnp.sin(x[0])]), "angle", "rate")
     energy = lambda t, x, p: x[1] ** 2 / 2 + p * (1 - jnp.cos(x[0]))
     rest = hj.phase.equilibrium(pendulum, "flow", jnp.array([0.1, 0.05]), jnp.array(2.0))
+    # A centre is not stable, whatever rounding leaves of the real parts; a focus is, however slow.
+    for real, stable in ((-1e-16, False), (1e-16, False), (-1e-12, True)):
+        moved = dataclasses.replace(rest, eigenvalues=jax.lax.complex(real + 0 * rest.x, rest.eigenvalues.imag))
+        assert bool(moved.stable) == stable
     orbit = rest.orbit(1e-3, conserved=energy)
     family = hj.continuation(orbit, stop=3.0)
     exact = lambda energy: 4 * ellipk(energy / 4) / np.sqrt(2)
