@@ -43,7 +43,7 @@ def orbit_record(orbit) -> dict:
         "period": float(orbit.period),
         "multipliers": [[float(value.real), float(value.imag)] for value in orbit.multipliers],
         "spectral_radius": float(abs(orbit.multipliers).max()),
-        "stable": bool(abs(orbit.multipliers).max() < 1),
+        "stable": bool(orbit.stable),
         "residual": float(orbit.residual),
         "impact_times": [float(each) for each in orbit.impact_times],
         "guard_rates": [float(each) for each in orbit.guard_rates],

@@ -108,7 +108,7 @@ def sensitivity_norm(orbit: PeriodicOrbit, *, noise: Where, indicator: Indicator
 def _norm(orbit: PeriodicOrbit, free: tuple[int, ...], indicator: Indicator) -> Scalar:
     read = lambda stride: (stride.x, jnp.ravel(indicator(stride)))
     ((a, b), (c, d)), result = stride_derivatives(orbit, free, read)
-    stable = orbit.spectral_radius < 1
+    stable = orbit.stable
     # An unstable sum overflows: its lane of a batch is computed with zeros.
     total = lyapunov_sum(jnp.where(stable, a, 0), c.T @ c)
     square = jnp.sum(d**2) + jnp.sum(b * (total @ b))

@@ -13,7 +13,7 @@ from .._flow.simulate import check_simulation, raise_stop, rows_of, run_simulati
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
-from .._numerics.eigenvalues import eigenvalues
+from .._numerics.eigenvalues import eigenvalues, inside_circle
 from .._numerics.semidefinite import check_covariance, lyapunov_sum, unit_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem, shifts_phase
@@ -249,7 +249,7 @@ def stride_covariance(orbit: PeriodicOrbit, *, noise: Where, covariance: Float[A
 @long_run
 def _stride_covariance(orbit: PeriodicOrbit, free: tuple[int, ...], noise: Float[Array, "m m"]) -> Matrix:
     (a, b), result = stride_derivatives(orbit, free, lambda stride: stride.x)
-    stable = orbit.spectral_radius < 1
+    stable = orbit.stable
     # An unstable sum overflows: its lane of a batch is computed with zeros.
     found = lyapunov_sum(jnp.where(stable, a, 0).T, b @ noise @ b.T)
     return nan_unless(result == RESULTS.successful, jnp.where(stable, (found + found.T) / 2, jnp.inf))
@@ -329,9 +329,9 @@ def _stationary(orbit: PeriodicOrbit, noise: PlacedNoise, fixed_time: bool) -> M
     elif not orbit.return_jacobian.shape[-2]:
         # Of an orbit that was found without it.
         matrix, end = orbit.step.jacobian(x, params, throw=False), at_own_jumps(through)
-        stable = jnp.max(jnp.abs(eigenvalues(matrix))) < 1
+        stable = inside_circle(eigenvalues(matrix))
     else:
-        matrix, stable, end = orbit.return_jacobian, orbit.spectral_radius < 1, at_own_jumps(through)
+        matrix, stable, end = orbit.return_jacobian, orbit.stable, at_own_jumps(through)
     # An unstable sum overflows: its lane of a batch is computed with zeros.
     found = lyapunov_sum(jnp.where(stable, matrix, 0).T, covariance_in(end))
     if timed:
