@@ -33,6 +33,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.in_step import nothing_owed
 from .._flow.jump import reset
+from .._numerics.eager import in_one_kernel
 from .._numerics.linearize import with_columns
 from .._numerics.trees import select, without_tangents
 from .._optimize.orbit_program import Unknowns
@@ -438,7 +439,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         return select(first | lost, (jnp.where(first, loose, still), u), held)
 
     def step(search: _FitSearch) -> _FitSearch:
-        new = evaluate(search.trial, search.divided)
+        new = in_one_kernel(evaluate)(search.trial, search.divided)
         cost, other = (cost_of(at, u, search) for at, u in ((search.at, search.u), (new, search.trial)))
         fall, first = cost - other, search.steps == rolls
         # Below the errors of the flow nothing tells.

@@ -26,7 +26,7 @@ from .integrator import Integrator, PlainForward
 from .loop import Entry, run
 from .loop_state import Ending, Watch
 from .step import retrace, takes_stiff
-from .surfaces import Guards, known_to, Mask, Surfaces
+from .surfaces import absolute_sum, Guards, known_to, Mask, Surfaces
 
 
 class Arrival(eqx.Module):
@@ -196,7 +196,7 @@ def _ordered(
         k = jnp.maximum(end.event, 0)
         g, noise, change = known_to(surfaces, t, x, args, 10 * (rtol * jnp.abs(x) + atol))
         ratio = rates / jnp.where(rates[k] == 0, 1, rates[k])
-        spread = jnp.sum(jnp.abs(change - ratio * change[:, k, None]), axis=0)
+        spread = absolute_sum(change - ratio * change[:, k, None])
         apart = (g > noise + jnp.abs(ratio) * noise[k] + spread) & (jnp.arange(g.size) != k)
         together = end.together & ~apart
         if preferred is None:

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PyTree
 
+from .._numerics.eager import in_one_kernel
 from .._numerics.trees import Parts, parts_of, select, whole, without_tangents
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import (
@@ -122,9 +123,11 @@ def run(
     going = lambda now: ~now.end.done & (now.steps < integrator.max_steps)
     if keep:
         # Declared as a buffer, the array of lengths is updated in place.
-        last = eqxi.while_loop(going, body, start, kind="lax", buffers=lambda now: now.taken.lengths)  # pyright: ignore
+        lengths = lambda now: now.taken.lengths
+        steps = lambda start: eqxi.while_loop(going, body, start, kind="lax", buffers=lengths)  # pyright: ignore
     else:
-        last = jax.lax.while_loop(going, body, start)
+        steps = lambda start: jax.lax.while_loop(going, body, start)
+    last = in_one_kernel(steps)(start)
     if not integrator.fixed:
         # The number of steps is used up because no step is short enough.
         short = ~last.end.done & ~(last.h > _instant(last.last.t))

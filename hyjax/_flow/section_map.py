@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._numerics.eager import short_run
+from .._numerics.eager import in_one_kernel, short_run
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope
@@ -121,7 +121,7 @@ class SectionMap(eqx.Module):
             return now, k + 1
 
         going = lambda carry: ~carry[0].done & (carry[0].mode < self.ordinary)
-        now, arcs = jax.lax.while_loop(going, one, (start, jnp.array(0)))
+        now, arcs = in_one_kernel(lambda *start: jax.lax.while_loop(going, one, start))(start, jnp.array(0))
         ended, result, reached = now.mode >= self.ordinary, now.result, now.mode
         if isinstance(self.section, Section):
             crossed = now.mode == len(self.system.names) - 1

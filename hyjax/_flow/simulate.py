@@ -17,7 +17,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, PyTree
 
-from .._numerics.eager import long_run, short_run, untransformed
+from .._numerics.eager import in_one_kernel, long_run, short_run, untransformed
 from .._numerics.linearize import linearizable
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
@@ -441,7 +441,7 @@ def _scan(
     """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
     start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, integrator)
     arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
-    return jax.lax.scan(arc, start, jnp.arange(max_jumps + 1))
+    return in_one_kernel(lambda start: jax.lax.scan(arc, start, jnp.arange(max_jumps + 1)))(start)
 
 
 def _in_blocks(
@@ -464,7 +464,8 @@ def _in_blocks(
         now, _, rows = jax.lax.while_loop(going, one, (now, first, blank))
         return now, rows
 
-    final, rows = jax.lax.scan(block, start, jnp.arange(0, max_jumps + 1, BLOCK))
+    blocks = jnp.arange(0, max_jumps + 1, BLOCK)
+    final, rows = in_one_kernel(lambda start: jax.lax.scan(block, start, blocks))(start)
     return final, jax.tree.map(lambda rows: rows.reshape(-1, *rows.shape[2:])[: max_jumps + 1], rows)
 
 
@@ -490,7 +491,8 @@ def end_of_simulation(
             value = select(row.jumped, add(value, event), value)
         return after, k + row.jumped.astype(k.dtype), value
 
-    return jax.lax.while_loop(lambda carry: ~carry[0].done, one, (start, jnp.array(0), value))
+    arcs = lambda *start: jax.lax.while_loop(lambda carry: ~carry[0].done, one, start)
+    return in_one_kernel(arcs)(start, jnp.array(0), value)
 
 
 def mode_of_state(
@@ -543,5 +545,6 @@ def run_to_way(
         return now, k + 1, jnp.where(row.jumped & (row.way == way), left - 1, left)
 
     going = lambda carry: ~carry[0].done & (carry[2] > 0)
-    now, _, left = jax.lax.while_loop(going, one, (start, jnp.array(0), jnp.array(times)))
+    arcs = lambda *start: jax.lax.while_loop(going, one, start)
+    now, _, left = in_one_kernel(arcs)(start, jnp.array(0), jnp.array(times))
     return now.z, choose((now.result == RESULTS.successful) & (left > 0), RESULTS.no_crossing, now.result)

@@ -215,9 +215,9 @@ def _rolled(tableau: dfx.ButcherTableau, field: Field, end: End, t, t1, x, f, h)
         if tableau.fsal:
             last = i == count - 2
             there = end(jnp.where(last, t1, there[0]), there[1], f, last)
-        return stages.at[i + 1].set(field(*there)), there
+        return jax.lax.dynamic_update_index_in_dim(stages, field(*there), i + 1, 0), there
 
-    first = jnp.zeros((count, x.size), x.dtype).at[0].set(f)
+    first = jnp.concatenate((f[None], jnp.zeros((count - 1, x.size), x.dtype)))
     each = (np.arange(count - 1), tableau.c.astype(x.dtype), lower.astype(x.dtype))
     stages, (times, at) = jax.lax.scan(stage, first, each)
     if tableau.fsal:

@@ -189,7 +189,12 @@ def known_to(
     relative = 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(inputs)
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
     values, (by_rounding, by_error) = _changes(at, surfaces.count, inputs, relative, jnp.append(0, error))
-    return values, jnp.sum(jnp.abs(by_rounding), axis=0), by_error
+    return values, absolute_sum(by_rounding), by_error
+
+
+def absolute_sum(rows: Float[Array, "rows guards"]) -> Guards:
+    """The sum of the absolute values of each column, of a few rows written out, see `_own_rounding`."""
+    return ft.reduce(jnp.add, map(jnp.abs, rows)) if len(rows) <= MOST_PARTS else jnp.sum(jnp.abs(rows), axis=0)
 
 
 # The changes of many guards of a long state are looked at in this number of directions.
@@ -250,8 +255,7 @@ def rounding(
     at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
     if _in_directions(inputs, surfaces.count):
         values, changes = _changes(at, surfaces.count, inputs, relative, moves)
-        # Written out, see `_own_rounding`.
-        noise, error = (ft.reduce(jnp.add, map(jnp.abs, change)) for change in changes)
+        noise, error = map(absolute_sum, changes)
     else:
         values, (change,) = _changes(at, surfaces.count, inputs, moves)
         change = jnp.abs(change)
@@ -304,4 +308,4 @@ def _own_rounding(values: Float[Array, "points guards"]) -> Guards:
     coarse, fine = left[:-1], left[1:]
     alike = (coarse <= 8 * fine) & (fine <= 8 * coarse)
     noise = 64 * jnp.where(alike & (16 * coarse <= spread[:-1]), coarse, 0)
-    return jnp.max(jnp.where(jnp.isfinite(noise), noise, 0), axis=0)
+    return ft.reduce(jnp.maximum, jnp.where(jnp.isfinite(noise), noise, 0))

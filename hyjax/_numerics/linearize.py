@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
+from .eager import in_one_kernel
 from .trees import batched_like
 
 # `inputs -> (out, aux)`: `out` is differentiated, `aux` is not.
@@ -55,7 +56,7 @@ def _pushed(fn: Callable, v: Array, directions: Array) -> tuple[Any, Any, PyTree
         out, tangent, aux = jax.jvp(fn, (v,), (direction,), has_aux=True)
         return tangent, (out, aux)
 
-    tangents, (out, aux) = jax.vmap(push, out_axes=(-1, None))(directions)
+    tangents, (out, aux) = in_one_kernel(jax.vmap(push, out_axes=(-1, None)))(directions)
     return out, tangents, aux
 
 
