@@ -33,8 +33,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.in_step import nothing_owed
 from .._flow.jump import reset
-from .._numerics.eager import in_one_kernel
 from .._numerics.linearize import with_columns
+from .._numerics.one_kernel import in_one_kernel
 from .._numerics.trees import select, without_tangents
 from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS

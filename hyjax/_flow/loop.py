@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PyTree
 
-from .._numerics.eager import in_one_kernel
+from .._numerics.one_kernel import in_one_kernel
 from .._numerics.trees import Parts, parts_of, select, whole, without_tangents
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import (

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._numerics.eager import in_one_kernel, short_run
+from .._numerics.eager import short_run
+from .._numerics.one_kernel import in_one_kernel
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.section import Section, SectionLike, Stroboscope

@@ -17,8 +17,9 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, PyTree
 
-from .._numerics.eager import in_one_kernel, long_run, short_run, untransformed
+from .._numerics.eager import long_run, short_run, untransformed
 from .._numerics.linearize import linearizable
+from .._numerics.one_kernel import in_one_kernel
 from .._numerics.trees import select, without_tangents
 from .._results.failure import raise_failure
 from .._results.working import warn

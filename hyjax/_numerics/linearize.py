@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
-from .eager import in_one_kernel
+from .one_kernel import in_one_kernel
 from .trees import batched_like
 
 # `inputs -> (out, aux)`: `out` is differentiated, `aux` is not.
