@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._numerics import eager
     from ._numerics.programs import depends_on, evaluate_alike, once, operations, rounding_scale
     from ._numerics.eager import FEW, LONG, OLDER_EMITTERS, SHORT
+    from ._numerics.one_kernel import in_one_kernel, MOST_LANES, MOST_SUMMED, ONE_KERNEL
     from ._numerics.eigenvalues import plain_spectrum, spectrum
     from ._numerics.elimination import det, null_vectors, solve, solver
     from ._numerics.fast import sincos

@@ -90,3 +90,18 @@ def test_overlapping_batches_of_lapack_wait_for_each_other():
     """`hyjax._numerics.elimination`: determinants of two batches at a time never end; alone they take a second."""
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run([sys.executable, "-c", _OVERLAPPING], capture_output=True, timeout=60, check=True)
+
+
+_UNUSED = """
+import jax, jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
+inner = jax.jit(lambda x, n: jnp.sin(x) + 0 * n)
+call = lambda x, n: set_xla_metadata(inner(x, n), xla_cpu_small_call="true", inlineable="false")
+jax.jit(call).lower(jnp.ones(3), jnp.ones(3, int)).compile()
+"""
+
+
+def test_an_argument_that_a_kernel_does_not_use_stops_the_process():
+    """`hyjax._numerics.one_kernel`: a call compiled into one kernel has one argument, a tuple."""
+    ended = subprocess.run([sys.executable, "-c", _UNUSED], capture_output=True, text=True, check=False)
+    assert ended.returncode < 0 and "explicit index" in ended.stderr
