@@ -426,8 +426,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         gaps = weight * at.chain.gaps + search.dual / weight
         return jnp.sum(at.r**2) + jnp.sum(gaps**2) + jnp.sum(off(*search.held, u) ** 2)
 
-    count = free.first.size
-    unbounded = jnp.full(free.start.size, jnp.inf, flat.dtype)
+    count, unbounded = free.first.size, jnp.full(free.start.size, jnp.inf, flat.dtype)
     lower, higher = jnp.append(problem.unknowns.lower, -unbounded), jnp.append(problem.unknowns.upper, unbounded)
     off = lambda rows, zero, u: rows @ (u - zero)[:count]
 

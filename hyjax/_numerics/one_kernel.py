@@ -87,16 +87,20 @@ def _attributes(each: dict[str, str]) -> ir.DictAttr:
 def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) -> list[ir.Value]:
     """Makes the call of which this is a result one of a kernel, or of a list; once for all of its results."""
     call, module, kernels = result.owner, context.module_context, []
-    if not isinstance(call, func.CallOp) or _ATTRIBUTES in call.attributes or tuple(module.platforms) != ("cpu",):
+    if not isinstance(call, func.CallOp) or _ATTRIBUTES in call.attributes or not _is_for_one_processor(module):
         return [result]
-    few = lanes <= MOST_LANES and _fits(call, module.symbol_table, kernels)
+    taken, given = [each.type for each in call.operands], [each.type for each in call.results]
+    argument, shown = _first_numbers(taken), _first_numbers(given)
+    few = (
+        lanes <= MOST_LANES and argument is not None and shown is not None and _fits(call, module.symbol_table, kernels)
+    )
     call.attributes[_ATTRIBUTES] = _attributes({} if few else _LIST)
     if not few:
         return [result]
     for each in kernels:
         del each.attributes[_ATTRIBUTES]
-    # The kernel has one argument, a tuple: XLA (jaxlib 0.10) stops the process if an argument has no use that is left.
-    taken, given = [each.type for each in call.operands], [each.type for each in call.results]
+    # The kernel has one argument, a tuple, of which a number has a use that is left: XLA (jaxlib 0.10) stops the process if an
+    # argument has none.
     together = ir.Type.parse(f"tuple<{', '.join(map(str, taken))}>")
     with ir.InsertionPoint.at_block_begin(module.module.body):
         kernel = func.FuncOp("kernel", ([together], given), visibility="private")
@@ -105,7 +109,9 @@ def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) 
         module.symbol_table.insert(function)
     with ir.InsertionPoint(kernel.add_entry_block()):
         parts = [hlo.GetTupleElementOp(kernel.arguments[0], k).result for k in range(len(taken))]
-        func.ReturnOp(func.CallOp(given, call.attributes["callee"], parts).results)
+        results = list(func.CallOp(given, call.attributes["callee"], parts).results)
+        results[shown] = _depending(results[shown], parts[argument])
+        func.ReturnOp(results)
     with ir.InsertionPoint(around.add_entry_block()):
         whole = hlo.TupleOp(list(around.arguments)).result
         of_kernel = func.CallOp(given, ir.FlatSymbolRefAttr.get(kernel.name.value), [whole])
@@ -115,9 +121,36 @@ def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) 
     return [result]
 
 
+def _is_for_one_processor(module: mlir.ModuleContext) -> bool:
+    """Whether a program is for one device, a CPU, and its shapes are known."""
+    devices = getattr(module.axis_context, "num_devices", None)
+    return tuple(module.platforms) == ("cpu",) and devices == 1 and not module.shape_poly_state.uses_dim_vars
+
+
+def _first_numbers(types: list[ir.Type]) -> int | None:
+    """The place of the first array of real numbers, which is not empty."""
+    places = (k for k, each in enumerate(types) if str(each.element_type) in ("f32", "f64") and math.prod(each.shape))
+    return next(places, None)
+
+
+def _depending(result: ir.Value, argument: ir.Value) -> ir.Value:
+    """The result, of which XLA, but not LLVM, takes that it depends on the argument: there are 64 zero bits at most."""
+    ones = [1] * len(argument.type.shape)
+    first = hlo.SliceOp(argument, [0] * len(ones), ones, ones).result
+    scalar = lambda element: ir.RankedTensorType.get([], element)
+    first = hlo.ReshapeOp(scalar(argument.type.element_type), first).result
+    bits = ir.IntegerType.get_signless(64 if str(argument.type.element_type) == "f64" else 32)
+    zeros = hlo.ClzOp(hlo.BitcastConvertOp(scalar(bits), first).result).result
+    most = hlo.ConstantOp(ir.DenseElementsAttr.get_splat(scalar(bits), ir.IntegerAttr.get(bits, 64))).result
+    always = hlo.CompareOp(zeros, most, hlo.ComparisonDirectionAttr.get("LE")).result
+    # Another value, whatever the result is.
+    zero = ir.DenseElementsAttr.get_splat(result.type, ir.FloatAttr.get(result.type.element_type, 0.0))
+    is_zero = hlo.CompareOp(result, hlo.ConstantOp(zero).result, hlo.ComparisonDirectionAttr.get("EQ")).result
+    return hlo.SelectOp(always, result, hlo.ConvertOp(result.type, is_zero).result).result
+
+
 batching.primitive_batchers[_kernel_of] = _of_lanes
-mlir.register_lowering(_kernel_of, lambda context, result, lanes: [result])
-mlir.register_lowering(_kernel_of, _as_kernel, platform="cpu", cacheable=False)
+mlir.register_lowering(_kernel_of, _as_kernel, cacheable=False)
 
 
 def _fits(call: func.CallOp | ir.Operation, functions: ir.SymbolTable, kernels: list[ir.Operation]) -> bool:

@@ -1,6 +1,10 @@
 """Functions that are one kernel on a CPU: numbers and derivatives are those of a list of kernels; what calls a library is one."""
 
+import subprocess
+import sys
+
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -144,3 +148,39 @@ def test_a_network_is_one_kernel():
         system, v, neurons.Params(coupling=-0.1), mode="network", t1=1.0, max_jumps=100, record=False, throw=False
     )
     assert kernels(lambda v: run(v).x, v)[0] == 1
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1])
+def test_results_that_do_not_depend_on_the_arguments(part):
+    """The columns of what is affine but for a number that is not differentiated: XLA finds that they are constants."""
+    held = jax.lax.stop_gradient
+    affine = lambda x: jax.lax.fori_loop(0, 4, lambda k, y: 0.5 * y + part * jnp.tanh(held(y)), x)
+    np.testing.assert_array_equal(kernels(in_one_kernel(jax.jacfwd(affine)), normal(3))[1], np.eye(3) / 16)
+    count, found = kernels(in_one_kernel(lambda: jnp.arange(3.0)))
+    assert count == 0
+    np.testing.assert_array_equal(found, [0, 1, 2])
+
+
+def test_programs_for_other_devices_are_lists():
+    """For several platforms, for several devices, and for a batch of a size to be given."""
+    fn, x = jax.jit(jax.vmap(in_one_kernel(lambda x: loop(x, 1.0)))), normal(4, 3)
+    sizes = jax.ShapeDtypeStruct(jax.export.symbolic_shape("lanes, 3"), x.dtype)
+    for platforms, argument in ((("cpu", "cuda"), x), (("cpu",), sizes)):
+        exported = jax.export.export(fn, platforms=platforms)(argument)
+        assert "xla_cpu_small_call" not in exported.mlir_module()
+        np.testing.assert_allclose(exported.call(x), fn(x), rtol=1e-15)
+    ended = subprocess.run([sys.executable, "-c", SHARDED], capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == ["4", "0.0"], ended.stderr
+
+
+SHARDED = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+import jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from hyjax._testing import in_one_kernel
+halved = lambda x: jax.lax.while_loop(lambda y: jnp.abs(y) > 1e-3, lambda y: y / 2, x)
+x = jax.device_put(jnp.arange(8.0), NamedSharding(Mesh(jax.devices(), "lanes"), PartitionSpec("lanes")))
+found = jax.jit(jax.vmap(in_one_kernel(halved)))(x)
+print(len(found.devices()), float(jnp.max(jnp.abs(found - jax.vmap(halved)(jnp.arange(8.0))))))
+"""
