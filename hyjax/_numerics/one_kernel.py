@@ -129,8 +129,8 @@ def _is_for_one_processor(module: mlir.ModuleContext) -> bool:
 
 def _first_numbers(types: list[ir.Type]) -> int | None:
     """The place of the first array of real numbers, which is not empty."""
-    places = (k for k, each in enumerate(types) if str(each.element_type) in ("f32", "f64") and math.prod(each.shape))
-    return next(places, None)
+    real = lambda each: isinstance(each, ir.RankedTensorType) and str(each.element_type) in ("f32", "f64")
+    return next((k for k, each in enumerate(types) if real(each) and math.prod(each.shape)), None)
 
 
 def _depending(result: ir.Value, argument: ir.Value) -> ir.Value:

@@ -184,3 +184,16 @@ x = jax.device_put(jnp.arange(8.0), NamedSharding(Mesh(jax.devices(), "lanes"), 
 found = jax.jit(jax.vmap(in_one_kernel(halved)))(x)
 print(len(found.devices()), float(jnp.max(jnp.abs(found - jax.vmap(halved)(jnp.arange(8.0))))))
 """
+
+
+def test_a_function_that_prints_in_order_is_a_list(capfd):
+    """Its calls have a token, which is no array."""
+
+    def printed(x):
+        jax.debug.print("{}", x[0], ordered=True)
+        return jnp.sin(x)
+
+    x = normal(3)
+    np.testing.assert_array_equal(jax.jit(in_one_kernel(printed))(x), jnp.sin(x))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.strip() == str(x[0])
