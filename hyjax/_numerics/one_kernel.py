@@ -91,12 +91,11 @@ def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) 
         return [result]
     taken, given = [each.type for each in call.operands], [each.type for each in call.results]
     argument, shown = _first_numbers(taken), _first_numbers(given)
-    few = (
-        lanes <= MOST_LANES and argument is not None and shown is not None and _fits(call, module.symbol_table, kernels)
-    )
-    call.attributes[_ATTRIBUTES] = _attributes({} if few else _LIST)
-    if not few:
+    few = lanes <= MOST_LANES and _fits(call, module.symbol_table, kernels)
+    if not few or argument is None or shown is None:
+        call.attributes[_ATTRIBUTES] = _attributes(_LIST)
         return [result]
+    call.attributes[_ATTRIBUTES] = _attributes({})
     for each in kernels:
         del each.attributes[_ATTRIBUTES]
     # The kernel has one argument, a tuple, of which a number has a use that is left: XLA (jaxlib 0.10) stops the process if an
@@ -109,7 +108,7 @@ def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) 
         module.symbol_table.insert(function)
     with ir.InsertionPoint(kernel.add_entry_block()):
         parts = [hlo.GetTupleElementOp(kernel.arguments[0], k).result for k in range(len(taken))]
-        results = list(func.CallOp(given, call.attributes["callee"], parts).results)
+        results: list[ir.Value] = list(func.CallOp(given, _callee(call), parts).results)
         results[shown] = _depending(results[shown], parts[argument])
         func.ReturnOp(results)
     with ir.InsertionPoint(around.add_entry_block()):
@@ -121,6 +120,10 @@ def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) 
     return [result]
 
 
+def _callee(call: func.CallOp | ir.Operation) -> ir.FlatSymbolRefAttr:
+    return ir.FlatSymbolRefAttr(call.attributes["callee"])
+
+
 def _is_for_one_processor(module: mlir.ModuleContext) -> bool:
     """Whether a program is for one device, a CPU, and its shapes are known."""
     devices = getattr(module.axis_context, "num_devices", None)
@@ -129,8 +132,10 @@ def _is_for_one_processor(module: mlir.ModuleContext) -> bool:
 
 def _first_numbers(types: list[ir.Type]) -> int | None:
     """The place of the first array of real numbers, which is not empty."""
-    real = lambda each: isinstance(each, ir.RankedTensorType) and str(each.element_type) in ("f32", "f64")
-    return next((k for k, each in enumerate(types) if real(each) and math.prod(each.shape)), None)
+    for k, each in enumerate(types):
+        if isinstance(each, ir.RankedTensorType) and str(each.element_type) in ("f32", "f64") and math.prod(each.shape):
+            return k
+    return None
 
 
 def _depending(result: ir.Value, argument: ir.Value) -> ir.Value:
@@ -171,7 +176,7 @@ def _fits(call: func.CallOp | ir.Operation, functions: ir.SymbolTable, kernels: 
             fits = _is_of_kernel(operation, dialect, name)
         return ir.WalkResult.ADVANCE if fits else ir.WalkResult.INTERRUPT
 
-    functions[call.attributes["callee"].value].operation.walk(look)
+    functions[_callee(call).value].operation.walk(look)
     return fits
 
 
