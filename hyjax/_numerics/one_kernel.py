@@ -125,9 +125,10 @@ def _callee(call: func.CallOp | ir.Operation) -> ir.FlatSymbolRefAttr:
 
 
 def _is_for_one_processor(module: mlir.ModuleContext) -> bool:
-    """Whether a program is for one device, a CPU, and its shapes are known."""
-    devices = getattr(module.axis_context, "num_devices", None)
-    return tuple(module.platforms) == ("cpu",) and devices == 1 and not module.shape_poly_state.uses_dim_vars
+    """Whether a program is for one device, a CPU, and its shapes are known. One that is exported may be called for several."""
+    devices, exported = getattr(module.axis_context, "num_devices", None), module.lowering_parameters.for_export
+    known = not (exported or module.shape_poly_state.uses_dim_vars)
+    return tuple(module.platforms) == ("cpu",) and devices == 1 and known
 
 
 def _first_numbers(types: list[ir.Type]) -> int | None:

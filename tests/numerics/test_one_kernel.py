@@ -162,10 +162,10 @@ def test_results_that_do_not_depend_on_the_arguments(part):
 
 
 def test_programs_for_other_devices_are_lists():
-    """For several platforms, for several devices, and for a batch of a size to be given."""
+    """For several platforms or devices, for a batch of a size to be given, and for export, as its caller may have several."""
     fn, x = jax.jit(jax.vmap(in_one_kernel(lambda x: loop(x, 1.0)))), normal(4, 3)
     sizes = jax.ShapeDtypeStruct(jax.export.symbolic_shape("lanes, 3"), x.dtype)
-    for platforms, argument in ((("cpu", "cuda"), x), (("cpu",), sizes)):
+    for platforms, argument in ((("cpu", "cuda"), x), (("cpu",), sizes), (("cpu",), x)):
         exported = jax.export.export(fn, platforms=platforms)(argument)
         assert "xla_cpu_small_call" not in exported.mlir_module()
         np.testing.assert_allclose(exported.call(x), fn(x), rtol=1e-15)
