@@ -2,9 +2,8 @@
 
 A program on a CPU is a list of kernels, one for each of XLA's fused operations, and XLA takes some 0.1 us to start each: three to
 ten times what the operations of a single flow take (a spike of five neurons: 48 and 6 us; a stride of the simplest walker: 39 and
-15).
-XLA itself makes one kernel of a loop that carries less than a kilobyte, by an attribute of a call (`xla_cpu_small_call`); here a
-call has this attribute wherever all of its operations compile so. They are looked at in the lowered program, after all
+15). XLA itself makes one kernel of a loop that carries less than a kilobyte, by an attribute of a call (`xla_cpu_small_call`);
+here a call has this attribute wherever all of its operations compile so. They are looked at in the lowered program, after all
 transformations of JAX.
 """
 
@@ -92,10 +91,10 @@ def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) 
     taken, given = [each.type for each in call.operands], [each.type for each in call.results]
     argument, shown = _first_numbers(taken), _first_numbers(given)
     few = lanes <= MOST_LANES and _fits(call, module.symbol_table, kernels)
+    call.attributes[_ATTRIBUTES] = _attributes({} if few else _LIST)
+    # Without numbers it is none by itself, and may be a part of one.
     if not few or argument is None or shown is None:
-        call.attributes[_ATTRIBUTES] = _attributes(_LIST)
         return [result]
-    call.attributes[_ATTRIBUTES] = _attributes({})
     for each in kernels:
         del each.attributes[_ATTRIBUTES]
     # The kernel has one argument, a tuple, of which a number has a use that is left: XLA (jaxlib 0.10) stops the process if an
@@ -167,12 +166,12 @@ def _fits(call: func.CallOp | ir.Operation, functions: ir.SymbolTable, kernels: 
     def look(operation: ir.Operation) -> ir.WalkResult:
         nonlocal fits
         dialect, _, name = operation.name.partition(".")
-        mark = operation.attributes[_ATTRIBUTES] if _ATTRIBUTES in operation.attributes else _attributes({})
-        if name == "call" and mark == _attributes(_KERNEL):
-            kernels.append(operation)
-        elif name == "call":
-            listed = mark == _attributes(_LIST)
-            fits = not listed and _fits(operation, functions, kernels)
+        if name == "call":
+            mark = operation.attributes[_ATTRIBUTES] if _ATTRIBUTES in operation.attributes else _attributes({})
+            if mark == _attributes(_KERNEL):
+                kernels.append(operation)
+            else:
+                fits = mark != _attributes(_LIST) and _fits(operation, functions, kernels)
         else:
             fits = _is_of_kernel(operation, dialect, name)
         return ir.WalkResult.ADVANCE if fits else ir.WalkResult.INTERRUPT

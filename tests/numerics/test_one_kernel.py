@@ -197,3 +197,13 @@ def test_a_function_that_prints_in_order_is_a_list(capfd):
     np.testing.assert_array_equal(jax.jit(in_one_kernel(printed))(x), jnp.sin(x))
     jax.effects_barrier()
     assert capfd.readouterr().out.strip() == str(x[0])
+
+
+def test_a_function_without_real_arguments_may_be_a_part_of_a_kernel():
+    whole = in_one_kernel(lambda k: jax.lax.fori_loop(0, 3, lambda _, sum: sum + k, 0))
+    assert kernels(whole, jnp.array(2))[0] == 0
+    count, found = kernels(
+        in_one_kernel(lambda x, k: loop(x, 1.0) * whole(k).astype(x.dtype)), normal(60), jnp.array(2)
+    )
+    assert count == 1
+    np.testing.assert_allclose(found, 6 * loop(normal(60), 1.0), rtol=1e-15)
