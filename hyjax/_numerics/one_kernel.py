@@ -85,7 +85,7 @@ def _attributes(each: dict[str, str]) -> ir.DictAttr:
 
 def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) -> list[ir.Value]:
     """Makes the call of which this is a result one of a kernel, or of a list; once for all of its results."""
-    call, module, kernels = result.owner, context.module_context, []
+    call, module, kernels = result.owner, context.module_context, {}
     if not isinstance(call, func.CallOp) or _ATTRIBUTES in call.attributes or not _is_for_one_processor(module):
         return [result]
     taken, given = [each.type for each in call.operands], [each.type for each in call.results]
@@ -95,8 +95,9 @@ def _as_kernel(context: mlir.LoweringRuleContext, result: ir.Value, lanes: int) 
     # Without numbers it is none by itself, and may be a part of one.
     if not few or argument is None or shown is None:
         return [result]
-    for each in kernels:
-        del each.attributes[_ATTRIBUTES]
+    for each in kernels.values():
+        for inner in each:
+            del inner.attributes[_ATTRIBUTES]
     # The kernel has one argument, a tuple, of which a number has a use that is left: XLA (jaxlib 0.10) stops the process if an
     # argument has none.
     together = ir.Type.parse(f"tuple<{', '.join(map(str, taken))}>")
@@ -158,10 +159,13 @@ batching.primitive_batchers[_kernel_of] = _of_lanes
 mlir.register_lowering(_kernel_of, _as_kernel, cacheable=False)
 
 
-def _fits(call: func.CallOp | ir.Operation, functions: ir.SymbolTable, kernels: list[ir.Operation]) -> bool:
+def _fits(call: func.CallOp | ir.Operation, functions: ir.SymbolTable, kernels: dict[str, list[ir.Operation]]) -> bool:
     """Whether a function that is called compiles into one kernel. **Arguments:** `kernels`: to which the calls of kernels in it
-    are added."""
-    fits = True
+    are added, by the name of the function: each function once, however often it is called."""
+    fits, callee = True, _callee(call).value
+    if callee in kernels:
+        return True
+    kernels[callee] = []
 
     def look(operation: ir.Operation) -> ir.WalkResult:
         nonlocal fits
@@ -169,14 +173,14 @@ def _fits(call: func.CallOp | ir.Operation, functions: ir.SymbolTable, kernels: 
         if name == "call":
             mark = operation.attributes[_ATTRIBUTES] if _ATTRIBUTES in operation.attributes else _attributes({})
             if mark == _attributes(_KERNEL):
-                kernels.append(operation)
+                kernels[callee].append(operation)
             else:
                 fits = mark != _attributes(_LIST) and _fits(operation, functions, kernels)
         else:
             fits = _is_of_kernel(operation, dialect, name)
         return ir.WalkResult.ADVANCE if fits else ir.WalkResult.INTERRUPT
 
-    functions[_callee(call).value].operation.walk(look)
+    functions[callee].operation.walk(look)
     return fits
 
 

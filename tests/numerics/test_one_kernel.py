@@ -126,6 +126,16 @@ def test_a_kernel_in_a_kernel_is_one():
     assert count == 2
 
 
+def test_a_function_that_is_called_twice_in_a_kernel():
+    # The controllers' page: JAX lowers such a function, and the kernel in it, once.
+    part = jax.jit(lambda x: 2 * in_one_kernel(repeated(jnp.sin))(x))
+    whole = in_one_kernel(lambda x: part(x) + part(x + 1))
+    x = normal(9)
+    count, found = kernels(whole, x)
+    assert count == 1
+    np.testing.assert_allclose(found, 6 * (jnp.sin(x) + jnp.sin(x + 1)), rtol=1e-14)
+
+
 @pytest.mark.parametrize("program", ["stride", "jacobian", "simulation"])
 def test_a_flow_is_one_kernel(program):
     """All steps of all its arcs, with their tangents."""
