@@ -281,11 +281,14 @@ def initial_condition(model: ModuleType, params, mode: str | None, x0: str | Non
     first = start[0] if mode is None else mode
     with as_misuse():
         model.system.mode(first, "--mode")
-    if x0 is not None:
-        return first, parse_state(x0)
-    if first != start[0]:
+    if x0 is None and first != start[0]:
         raise Misuse(f"--mode {first}: the model has an initial state for mode {start[0]} only; give --x0 too.")
-    return start
+    state = start[1] if x0 is None else parse_state(x0)
+    # Bodies of a robot's file begin in the mode, and with the contacts, to which their state belongs.
+    if hasattr(model, "placed") and (mode is None or len(model.system.names) == 1):
+        with as_misuse():
+            return model.placed(params, state) or (first, state)
+    return first, state
 
 
 def short_name(model: ModuleType) -> str:

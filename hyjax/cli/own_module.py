@@ -100,7 +100,7 @@ class OwnModel(ModuleType):
     def _first(self):
         from .._system.system import of_arc
 
-        name, _ = of_arc(self.sequence[0] if hasattr(self, "sequence") else self.system.names[0], self.system.names)
+        name, _ = of_arc((*getattr(self, "sequence", ()), self.system.names[0])[0], self.system.names)
         if name not in self.system.modes:
             raise Misuse(f"{self.path}: sequence names {name!r}, which is not one of the modes {self.system.names}.")
         return self.system.mode(name)

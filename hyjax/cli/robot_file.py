@@ -1,4 +1,4 @@
-"""A robot's MJCF or URDF file in the place of a model, `robot.xml:left_foot,right_foot`: a walker's steps, or a body in contact.
+"""A robot's MJCF or URDF file in the place of a model, `robot.xml:left_foot,right_foot`: a walker's steps, or bodies in contact.
 
 Its parameters are the slope of the ground, gravity and the masses of the bodies.
 """
@@ -27,9 +27,10 @@ def load_robot(
 
     **Arguments:** `name`: its path, and behind a colon its contacts. `contacts`: further ones. `mirror`: pairs of joints as
     `left=right`; by default those whose names say so, and `none` for none. `sequence`: of sets of contacts by name, as
-    `heel:stick+toe:open`, the modes of the model; else the steps of a walker, or one contact. `Misuse` unless there are one
-    contact or two, or any number with names of sets; `ValueError` for what does not exist, or is no walker.
+    `heel:stick+toe:open`, the modes of the model; else the steps of a walker, where two contacts of different links and no stops
+    of joints are named, or bodies in contact. `Misuse` without contacts; `ValueError` for what does not exist, or is no walker.
     """
+    from .._orbit.return_map import ReturnMap
     from ..robots import from_mujoco, walker
 
     split = robot_and_contacts(name)
@@ -50,30 +51,25 @@ def load_robot(
             f"{path}: gravity has the parts {float(across[0]):g}, {float(across[1]):g} along x and y; of the commands it is "
             "along z, and the plane of the ground is inclined. In Python, hj.robots has any."
         )
-    step = None
+    params, filled = _parameters(robot)
     if sequence is not None and ":" in sequence:
         if mirror:
             raise Misuse(
                 "--mirror is of the steps of a walker, and --sequence names sets of contacts. Give one of them."
             )
-        from .._orbit.return_map import ReturnMap
-
-        step, shown = (
-            ReturnMap(_body(robot, robot.contacts), sequence=tuple(each.strip() for each in sequence.split(","))),
-            robot,
-        )
+        names = tuple(each.strip() for each in sequence.split(","))
+        step, shown = ReturnMap(_body(robot, filled, robot.contacts), sequence=names), robot
         system = step.system
-    elif len(robot.touching) == 1:
-        if mirror:
-            raise Misuse("--mirror is of the two feet of a walker; there is one contact.")
-        system, shown = _body(robot, *robot.contacts.values()), robot
-    elif len(robot.touching) == 2:
+    elif len(robot.touching) == 2 and not robot.stops and robot.touching[0][2] != robot.touching[1][2]:
         shown = walker(robot, [each for each, *_ in robot.touching], mirror=_pairs(mirror) if mirror else None)
-        system = shown.system
+        step, system = None, _of_params(shown.system, filled)
+    elif mirror:
+        raise Misuse("--mirror is of the two feet of a walker, on two links.")
     else:
-        touching = ", ".join(each for each, *_ in robot.touching)
-        raise Misuse(f"{path}: --contact: there are the contacts {touching}. Give two feet, or one contact of a body.")
-    module: Any = _module(path, robot, system, shown)
+        contacts = robot.contacts
+        step, shown = None, robot
+        system = _body(robot, filled, contacts if len(contacts) > 1 else next(iter(contacts.values())))
+    module: Any = _module(path, robot, system, shown, params, filled)
     if step is not None:
         import jax.numpy as jnp
 
@@ -86,13 +82,28 @@ def load_robot(
     return OwnModel(module, Path(path), module.system)
 
 
-def _body(robot: Any, contacts: Any) -> Any:
-    from ..contact import contact_system
+def _body(robot: Any, filled: Any, contacts: Any) -> Any:
+    """The system of one contact, or of contacts by name, by the parameters of which `filled` makes the robot's."""
+    from ..contact import contact_system, Mechanism
 
+    of = lambda function: lambda *args: function(*args[:-1], filled(args[-1]))
+
+    def with_own(contact):
+        functions = {name: getattr(contact, name) for name in ("gap", "slip", "static", "kinetic")}
+        return dataclasses.replace(contact, **{name: of(each) for name, each in functions.items() if callable(each)})
+
+    alone = not isinstance(contacts, dict)
+    named = {"": contacts} if alone else contacts
+    own = {name: with_own(each) for name, each in named.items()}
+    place = {each.gap: named[name] for name, each in own.items()}
+    bodies = robot.mechanism
+    rows = lambda contacts, t, q, v, p: bodies._rows(tuple(place[each.gap] for each in contacts), t, q, v, filled(p))
+    mechanism = Mechanism(of(bodies.mass), of(bodies.forces), of(bodies.coriolis), rows)
     units = tuple("rad" if turns else "m" for turns in robot.turns)
     return contact_system(
-        robot.mechanism, contacts, robot.coordinates, units=(*units, *(f"{each}/s" for each in units)), time_unit="s"
-    )
+        mechanism, own[""] if alone else own, robot.coordinates, units=(*units, *(f"{each}/s" for each in units)),
+        time_unit="s",
+    )  # fmt: skip
 
 
 def _pairs(mirror: Sequence[str]) -> dict[str, str]:
@@ -109,19 +120,17 @@ def _pairs(mirror: Sequence[str]) -> dict[str, str]:
     return {one.strip(): other.strip() for one, _, other in pairs}
 
 
-def _module(path: str, robot: Any, system: Any, shown: Any) -> ModuleType:
-    """What a model has, as a module; `shown` has the outline."""
+def _parameters(robot: Any) -> tuple[type, Any]:
+    """The class of the parameters that the commands know, and the function from these to the robot's."""
     import equinox as eqx
     import jax
-    import jax.numpy as jnp
 
-    from .._system.system import HybridSystem
     from .._system.where import parameter
     from ..models._parameter import require
-    from ..robots.robot import on_ground
 
-    plane = robot.touching[0][4]
-    fields = {"slope": parameter(float(robot.params.slope[plane]), "rad", "slope of the ground, downhill positive")}
+    plane, fields = (robot.touching[0][4] if robot.touching else None), {}
+    if plane is not None:
+        fields["slope"] = parameter(float(robot.params.slope[plane]), "rad", "slope of the ground, downhill positive")
     fields["gravity"] = parameter(-float(robot.params.gravity[2]), "m/s^2", "acceleration of gravity, downward")
     bodies = {f"mass_{re.sub(chr(92) + 'W', '_', body)}": k for k, (body, _) in enumerate(robot.bodies)}
     for name, k in bodies.items():
@@ -131,9 +140,17 @@ def _module(path: str, robot: Any, system: Any, shown: Any) -> ModuleType:
     params_class = new_class("Params", (eqx.Module,), exec_body=lambda body: body.update(names | fields))
 
     def filled(p):
-        given = [p.slope, -p.gravity, *(getattr(p, name) for name in bodies)]
-        places = lambda own: [own.slope[plane], own.gravity[2], *(own.mass[k] for k in bodies.values())]
+        slope = [] if plane is None else [plane]
+        given = [*(p.slope for _ in slope), -p.gravity, *(getattr(p, name) for name in bodies)]
+        places = lambda own: [*(own.slope[k] for k in slope), own.gravity[2], *(own.mass[k] for k in bodies.values())]
         return eqx.tree_at(places, robot.params, given)
+
+    return params_class, filled
+
+
+def _of_params(system: Any, filled: Any) -> Any:
+    """The system by the parameters of which `filled` makes the robot's."""
+    from .._system.system import HybridSystem
 
     of = lambda function: function and (lambda t, x, p, *member: function(t, x, filled(p), *member))
     modes = {
@@ -144,22 +161,36 @@ def _module(path: str, robot: Any, system: Any, shown: Any) -> ModuleType:
         dataclasses.replace(way, guard=of(way.guard), reset=of(way.reset), armed=of(way.armed))
         for way in system.transitions
     )
+    return HybridSystem(modes, ways, system.time_unit)
+
+
+def _module(path: str, robot: Any, system: Any, shown: Any, params_class: type, filled: Any) -> ModuleType:
+    """What a model has, as a module; `shown` has the outline."""
+    import jax.numpy as jnp
+
+    from ..contact import start
+    from ..robots.robot import on_ground
+
     module: Any = ModuleType(Path(path).stem)
     module.title, module.Params = Path(path).stem, params_class
-    module.system = HybridSystem(modes, ways, system.time_unit)
-    module.ground, module.scenery = (lambda p: p.slope), tuple(name for name, _, _, behind in robot.lines if behind)
+    module.system, module.scenery = system, tuple(name for name, _, _, behind in robot.lines if behind)
+    if robot.touching:
+        module.ground = lambda p: p.slope
     if shown is robot:
         module.outline = lambda mode, x, p: on_ground(robot, x[: len(robot.coordinates)], filled(p))
+        module.placed = lambda p, x: start(system, x, p) if x.shape == (2 * len(robot.coordinates),) else None
+        if system.names == ("contacts",):
+            module.sequence = ()
     else:
         module.outline = lambda mode, x, p: shown.outline(mode, x, filled(p))
         module.travel = lambda mode, x, p: shown.travel(mode, x, filled(p))
         module.sequence = shown.sequence
-    first = next(iter(modes.values()))
+    first = system.mode(system.names[0])
     flowing = (first.dimension - len(first.held)) // 2
     rest = jnp.stack([*robot.params.reference[-flowing:], *[jnp.zeros(())] * flowing])
     # Half a radian around the pose of the file, and the rates of a leg of 1 m.
     wide = jnp.repeat(jnp.array([0.5, 1.0]), flowing)
     reach = lambda p: jnp.where(wide == 1, jnp.sqrt(jnp.abs(p.gravity)), wide)
     module.region = lambda p: (rest - reach(p), rest + reach(p))
-    module.start = lambda p: (next(iter(modes)), rest)
+    module.start = lambda p: (system.names[0], rest)
     return module

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._results.installed import needed
+from .._results.working import warn
 from .robot import Directions, named, Robot, RobotParams, Touching
 from .silhouette import silhouette
 
@@ -48,15 +49,16 @@ def from_mujoco(
     armature; masses and inertias as compiled; gravity; sites; motors and servos on joints; the geoms named in `contacts`, and the
     others for pictures. Of a servo, such as `position` and `velocity`, whose force is $r\,(k u + b_0 + b_1 r q + b_2 r \dot q)$
     with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of
-    the file disables are zero. Joint ranges, limits of motors, pairs of contacts and options of MuJoCo's integrator have no
-    effect.
+    the file disables are zero. The range of a joint has an effect where `contacts` names the joint, else a warning says that it
+    has none. Limits of motors, pairs of contacts and options of MuJoCo's integrator have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
     plane of the file; where there are several planes, `{geom: plane}`, or `{geom: (plane, plane)}`. They are `robot.contacts`: a
     sphere's, and that of a site, a point, has the name of the geom or site; the ends of a capsule, from its negative to its
     positive z axis, and the corners of a box have `_0`, `_1`, ... behind it; of a geom with several planes the plane's name
-    follows. Friction is MuJoCo's, of both geoms together, and the plane's for a site; none with `condim="1"`.
+    follows. Friction is MuJoCo's, of both geoms together, and the plane's for a site; none with `condim="1"`. A joint with a
+    range, such as a knee, is two contacts, its stops: with `_lower` and `_upper` behind its name, without friction.
 
     **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file,
     and for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
@@ -121,7 +123,14 @@ def from_mujoco(
     rest = np.where(served & (stiffness != 0), pull / np.where(stiffness != 0, stiffness, 1), model.qpos_spring)
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    touching, planes, rolls, touched = _contacts(model, data, mujoco, name, contacts, link, frames, sites)
+    contacts = (contacts,) if isinstance(contacts, str) else contacts
+    stopped = _stopped(model, mujoco, name, contacts)
+    on_planes = (
+        {each: plane for each, plane in contacts.items() if each not in stopped}
+        if isinstance(contacts, Mapping)
+        else [each for each in contacts if each not in stopped]
+    )
+    touching, planes, rolls, touched = _contacts(model, data, mujoco, name, on_planes, link, frames, sites)
     axis, _ = _plane_of_motion(data.xaxis, model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE, [])
     ends = {
         on: [c for k, (c, _) in zip(massive, centers, strict=True) if link[k] == on]
@@ -162,6 +171,7 @@ def from_mujoco(
         friction=each(touched["friction"]),
         slope=each(touched["slope"]),
         height=each(touched["height"]),
+        stop=each(model.jnt_range[list(stopped.values())].ravel()),
     )
     robot = Robot(
         params,
@@ -173,6 +183,9 @@ def from_mujoco(
         actuators=tuple(name(kinds.mjOBJ_ACTUATOR, k) for k in range(len(model.actuator_trntype))),
         control=control,
         touching=touching,
+        stops=tuple(
+            (f"{joint}_{end}", k, side) for joint, k in stopped.items() for end, side in (("lower", 1), ("upper", -1))
+        ),
         planes=planes,
         rolls=rolls,
         geoms=tuple(
@@ -238,6 +251,25 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
         found.append("a file without a joint")
     if found:
         raise ValueError(f"from_mujoco: not supported: {'; '.join(found)}.")
+
+
+def _stopped(model: Any, mujoco: Any, name: Callable[[Any, int], str], asked: Sequence[str]) -> dict[str, int]:
+    """The joints among the names of contacts, by number; a warning for those with a range that are not."""
+    kinds = mujoco.mjtObj
+    joints = {name(kinds.mjOBJ_JOINT, k): k for k in range(model.njnt)}
+    of_planes = {name(kinds.mjOBJ_GEOM, k) for k in range(model.ngeom)}
+    of_planes |= {name(kinds.mjOBJ_SITE, k) for k in range(model.nsite)}
+    stopped = {each: joints[each] for each in asked if each in joints and each not in of_planes}
+    if endless := [each for each, k in stopped.items() if not model.jnt_limited[k]]:
+        raise ValueError(
+            f'from_mujoco: contacts: the joint {endless[0]!r} has no range. Give it range="-1 0" (and limited="true").'
+        )
+    if free := [each for each, k in joints.items() if model.jnt_limited[k] and each not in stopped]:
+        warn(
+            f"from_mujoco: the range of {', '.join(free)} has no effect: the joint moves on beyond it. Name the joint among "
+            "contacts, whose stops then hold it, or leave the range out of the file."
+        )
+    return stopped
 
 
 def _contacts(

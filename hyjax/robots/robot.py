@@ -73,7 +73,7 @@ class RobotParams(eqx.Module):
     3)`, and `geom_quaternion`, `(geoms, 4)`, its place on the link; `size`, as in the file: the radius of a sphere; radius and
     half length of a capsule; the half sizes of a box; `friction`. Of each plane: `slope`, the angle of its normal from the
     vertical, positive where the plane descends along $n \times z$, for hinges about y along x; `height`, its distance from the
-    origin, along the normal.
+    origin, along the normal. `stop`: of each stop of a joint the coordinate at which it holds.
 
     **Example:**
 
@@ -107,6 +107,7 @@ class RobotParams(eqx.Module):
     friction: Each
     slope: Each
     height: Each
+    stop: Each
 
 
 class Robot(eqx.Module):
@@ -122,7 +123,8 @@ class Robot(eqx.Module):
     mass, with their links. `sites`: names of the points, with their links, -1 for the world. `actuators`: the names of the inputs
     `u`. `control`: `u(t, q, v, params)`, shape `(actuators,)`; added to the `input` of the parameters. `touching`: of each
     contact its name, the number of its geom, its link, the signs of its point along the half sizes, its plane, and whether it
-    rubs; `planes`: normal and tangent of each plane; `rolls`: the sign of each joint's turn in the plane of motion. `geoms`:
+    rubs; `stops`: of each stop of a joint its name, the joint's number, and 1 for the lower end of the range, -1 for the upper;
+    `planes`: normal and tangent of each plane; `rolls`: the sign of each joint's turn in the plane of motion. `geoms`:
     names of those that may be contacts, with their links, and of planes, with -1. For pictures, `lines`: of each line its name,
     points on links, the radius of a circle, and whether it is behind the limbs; `view`: up and forward.
 
@@ -156,6 +158,7 @@ class Robot(eqx.Module):
     actuators: tuple[str, ...] = eqx.field(static=True, default=())
     control: Callable | None = None
     touching: tuple[Touching, ...] = eqx.field(static=True, default=())
+    stops: tuple[tuple[str, int, int], ...] = eqx.field(static=True, default=())
     planes: tuple[Directions, ...] = eqx.field(static=True, default=())
     rolls: tuple[float, ...] = eqx.field(static=True, default=())
     geoms: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
@@ -172,12 +175,15 @@ class Robot(eqx.Module):
     def contacts(self) -> dict[str, Contact]:
         r"""Contacts by name, plastic, $g = \nu \cdot p - h - r$ with the normal $\nu$ and the height $h$ of the plane, the centre
         $p$ and the radius $r$; the slip is that of the link's point that touches, along the plane in the direction of descent for
-        a positive slope. For an elastic contact: `dataclasses.replace(contact, restitution=0.5)`."""
+        a positive slope. The stops of joints follow, $g = \pm(q_i - c)$. For an elastic contact: `dataclasses.replace(contact,
+        restitution=0.5)`."""
         made, bare = {}, eqx.tree_at(lambda robot: robot.control, self._bare, None, is_leaf=lambda leaf: leaf is None)
         for k, (name, geom, _, _, _, rubs) in enumerate(self.touching):
             gap, slip = eqx.Partial(bare._gap, k), eqx.Partial(bare._slip, k)
             friction = eqx.Partial(_friction, geom)
             made[name] = Contact(gap, slip, static=friction, kinetic=friction) if rubs else Contact(gap)
+        for k, (name, *_) in enumerate(self.stops, len(made)):
+            made[name] = Contact(eqx.Partial(bare._room, k))
         return made
 
     @property
@@ -318,6 +324,18 @@ class Robot(eqx.Module):
         # The point that touches moves with the centre, and with the rotation rate, backward where the link rolls forward.
         return rate - radius * jnp.sum((self._moves[0][link] * np.array(self.rolls)).astype(v.dtype) * v)
 
+    def _room(self, k: int, t: Time, q: Positions, params: RobotParams) -> Scalar:
+        return self._rooms([k], q, params)[0][0]
+
+    def _rooms(
+        self, numbers: Sequence[int], q: Positions, params: RobotParams
+    ) -> tuple[Numbers, Float[np.ndarray, "count m"]]:
+        """How far joints are from their stops, by the numbers of these as contacts; and the derivatives."""
+        stops = [k - len(self.touching) for k in numbers]
+        joints, sides = [self.stops[k][1] for k in stops], np.array([self.stops[k][2] for k in stops], q.dtype)
+        rows = sides[:, None] * np.eye(q.size, dtype=q.dtype)[joints]
+        return sides * (q[np.array(joints)] - jnp.stack([jnp.asarray(params.stop[k], q.dtype) for k in stops])), rows
+
     def _rows(
         self, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: RobotParams
     ) -> Motion | None:
@@ -330,7 +348,23 @@ class Robot(eqx.Module):
             numbers.append(k)
         if not numbers:
             return None
-        return self._motion(numbers, [each.slip is not None for each in contacts], self._moved(q, params), v, params)
+        is_stop = np.array(numbers) >= len(self.touching)
+        geoms, stops = (
+            [k for k, stop in zip(numbers, is_stop, strict=True) if stop == wanted] for wanted in (False, True)
+        )
+        slips = [contacts[k].slip is not None for k in np.flatnonzero(~is_stop)]
+        of_geoms = self._motion(geoms, slips, self._moved(q, params), v, params) if geoms else None
+        if not stops:
+            return of_geoms
+        rooms, rows = self._rooms(stops, q, params)
+        of_stops = rooms, rows @ v, jnp.zeros_like(rooms), jnp.asarray(rows)
+        if of_geoms is None:
+            return of_stops
+        # In the order of the contacts; slips follow all gaps.
+        order, count = np.argsort(np.argsort(is_stop, kind="stable")), len(geoms)
+        joined = lambda one, other: jnp.concatenate([jnp.concatenate([one[:count], other])[order], one[count:]])
+        gaps, velocity, bias, jacobian = map(joined, of_geoms, of_stops)
+        return gaps, velocity, bias, jacobian
 
     def _motion(
         self, numbers: Sequence[int], slips: Sequence[bool], moved: Moved, v: Velocities, params: RobotParams

@@ -71,6 +71,40 @@ def test_a_body_in_contact_is_simulated(command, tmp_path):
 
 
 @pytest.mark.medium
+def test_a_sled_on_two_runners_stops(command, tmp_path):
+    """Two contacts of one link are no feet of a walker. It begins with those that hold at its state, and slides 1 / (2 mu g)."""
+    (
+        tmp_path / "sled.xml"
+    ).write_text("""<mujoco><worldbody><geom type="plane" size="9 9 1" friction="0.2"/><body name="sled">
+      <joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide"/><joint name="pitch" axis="0 -1 0"/>
+      <inertial pos="0 0 0" mass="10" diaginertia="1 1 1"/>
+      <site name="front" pos="0.5 0 -0.2"/><site name="back" pos="-0.5 0 -0.2"/></body></worldbody></mujoco>""")
+    ran = command("simulate", f"{tmp_path / 'sled.xml'}:front,back", "--t1", "1", "--x0", "0,0.2,0,1,0,0", "--json")
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    (stops,) = record["events"]
+    assert_allclose(stops["t"], 1 / (0.2 * 9.81), rtol=1e-8)
+    assert_allclose(record["x"][:3], [1 / (2 * 0.2 * 9.81), 0.2, 0], rtol=0, atol=1e-8)
+
+
+def test_the_stops_of_a_joint(tmp_path):
+    """Of a joint with a range, where there is no plane; a state begins with the contacts that hold there."""
+    (
+        tmp_path / "cart.xml"
+    ).write_text("""<mujoco><worldbody><body name="cart"><joint name="rail" type="slide" axis="0 0 1"
+      range="-0.3 0.4"/><inertial pos="0 0 0" mass="2" diaginertia="1 1 1"/></body></worldbody></mujoco>""")
+    model = load_robot(f"{tmp_path / 'cart.xml'}:rail")
+    params = model.Params()
+    assert (float(params.gravity), float(params.mass_cart)) == (9.81, 2) and model.system.names == ("contacts",)
+    mode, x = model.placed(params, jnp.array([-0.3, 0.0]))
+    assert (mode, x.tolist()) == ("contacts", [-0.3, 0, 1, 0]) and model.placed(params, x) is None
+    way = model.system.transitions[0]
+    # The lower stop bears the weight; the upper one is as far as the range.
+    assert_allclose(way.guard(jnp.array(0.0), x, params), [2 * 9.81, 0.7], rtol=1e-14)
+    assert_allclose(model.system.modes[mode].vector_field(jnp.array(0.0), x, params), 0, atol=1e-14)
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "rates, says", [((-1.1, -0.4), "returns;"), ((3.0, 3.0), "does not return (max_steps_reached: ")]
 )

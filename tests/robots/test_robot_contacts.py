@@ -97,11 +97,15 @@ def test_a_site_is_a_point():
     assert float(toe.static(robot.params)) == 0.4
 
 
+STOPS = PLANAR.replace('pos="0 0 0.02"/>', 'pos="0 0 0.02" range="-0.3 0.7"/>')
 TOE = PLANAR.replace('<geom name="foot"', '<site name="toe" pos="0.02 0 -0.1"/><geom name="foot"')
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(("source", "geoms"), [(TOE, ("foot", "shin", "toe", "box")), (SPATIAL, ("box", "ball"))])
+@pytest.mark.parametrize(
+    ("source", "geoms"),
+    [(TOE, ("foot", "shin", "toe", "box")), (SPATIAL, ("box", "ball")), (STOPS, ("hip", "foot")), (STOPS, ("hip",))],
+)
 def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
     """Gaps, velocities, Jacobians and accelerations from the poses, as from the gaps and slips by automatic differentiation."""
     robot = hj.robots.from_mujoco(source, contacts=geoms)
@@ -120,6 +124,61 @@ def test_motion_of_contacts_is_that_by_differentiation(source, geoms):
         for ours, theirs in zip(*map(jax.tree.leaves, jax.jit(jax.vmap(both))(states)), strict=True):
             # Rounding, of accelerations of some hundreds.
             assert_allclose(ours, theirs, rtol=0, atol=1e-11)
+
+
+def test_contacts_in_any_order():
+    """Of stops between geoms the rows are those of each alone."""
+    robot, q, v = hj.robots.from_mujoco(STOPS, contacts=["hip", "foot"]), jnp.arange(4.0), jnp.arange(1.0, 5.0)
+    assert list(robot.contacts) == ["foot", "hip_lower", "hip_upper"]
+    rows = lambda *names: robot.mechanism._rows(tuple(robot.contacts[k] for k in names), NOW, q, v, robot.params)
+    order = ("hip_upper", "foot", "hip_lower")
+    for whole, *each in zip(rows(*order), *map(rows, order), strict=True):
+        parts = [part[:1] for part in each] + [part[1:] for part in each]
+        assert_allclose(whole, np.concatenate(parts), rtol=0, atol=1e-14)
+    assert_allclose(rows(*order)[0][::2], [0.7 - 3, 3 + 0.3], rtol=1e-14)
+
+
+def test_a_range_without_effect():
+    with pytest.warns(UserWarning, match="from_mujoco: the range of hip has no effect: the joint moves on beyond it"):
+        assert not hj.robots.from_mujoco(STOPS).stops
+    with pytest.raises(ValueError, match="contacts: the joint 'pitch' has no range"):
+        hj.robots.from_mujoco(STOPS, contacts=["hip", "pitch"])
+    assert hj.robots.from_mujoco(STOPS, contacts={"foot": "slope", "hip": ()}).stops == (
+        ("hip_lower", 3, 1),
+        ("hip_upper", 3, -1),
+    )
+
+
+KNEE = """<mujoco><compiler angle="radian"/><worldbody><body><joint name="hip" axis="0 1 0"/>
+  <inertial pos="0 0 -0.25" mass="2" diaginertia="0.02 0.02 0.02"/>
+  <body pos="0 0 -0.5"><joint name="knee" axis="0 1 0" range="0 2"/>
+    <inertial pos="0 0 -0.25" mass="1" diaginertia="0.01 0.01 0.01"/></body></body></worldbody></mujoco>"""
+
+
+@pytest.mark.medium
+def test_a_knee_at_its_stop():
+    """A double pendulum swings, its knee strikes its lower stop twice, and is held: each strike stops the knee and keeps the
+    angular momentum about the hip, each swing the energy; then it is one rigid pendulum."""
+    robot = hj.robots.from_mujoco(KNEE, contacts=["knee"])
+    system = hj.contact.contact_system(robot.mechanism, robot.contacts, robot.coordinates)
+    x = jnp.array([0.3, 0.5, 0, 0, 0, 0])
+    tight = hj.Integrator(rtol=1e-11, atol=1e-11)
+    run = hj.simulate(system, x, robot.params, mode="contacts", t1=1.0, max_jumps=3, integrator=tight)
+    assert int(run.jumps) == 2
+    starts, ends = run.x_starts[:3], run.x_ends[:3]
+    assert starts[:, 4:].tolist() == [[0, 0], [0, 0], [1, 0]]
+    energy = jax.vmap(lambda x: robot.energy(x[:2], x[2:4]))
+    assert_allclose(energy(ends), energy(starts), rtol=0, atol=1e-10)
+    for before, after in zip(ends, starts[1:], strict=False):
+        momentum = robot.mechanism.mass(before[:2], robot.params)[0]
+        assert_allclose(before[1], 0, atol=1e-13)
+        assert float(before[3]) < -1 and abs(float(after[3])) < 1e-13
+        assert_allclose(momentum @ after[2:4], momentum @ before[2:4], rtol=1e-12)
+    # Of one rigid body.
+    inertia, moment = 0.02 + 2 * 0.25**2 + 0.01 + 0.75**2, 2 * 0.25 + 0.75
+    of_rigid = lambda x: inertia * x[2] ** 2 / 2 - 9.81 * moment * jnp.cos(x[0])
+    assert_allclose(of_rigid(ends[2]), of_rigid(starts[2]), rtol=0, atol=1e-10)
+    assert_allclose(ends[2, jnp.array([1, 3])], 0, atol=1e-10)
 
 
 @pytest.mark.medium
