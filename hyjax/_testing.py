@@ -231,7 +231,7 @@ if TYPE_CHECKING:
     from .plot.orbit_figure import trajectory_figure
     from .cli import options as command_options
     from .cli.app import application, run
-    from .cli.arguments import Misuse, parse_parameters
+    from .cli.arguments import initial_condition, Misuse, parse_parameters
     from .cli.process import is_command
     from .cli.files import check_files
     from .cli.optimize_command import no_optimum

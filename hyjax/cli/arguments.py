@@ -277,6 +277,14 @@ def parse_region(text: str, coordinates: Sequence[str]):
 
 def initial_condition(model: ModuleType, params, mode: str | None, x0: str | None):
     """Initial mode and state of a simulation, as given; by default those of the model."""
+    import numpy as np
+
+    from ..contact.contact_set import ContactSet
+    from ..contact.start import start as placed
+
+    of_file = mode is None and hasattr(model, "bodies")
+    if mode is None and x0 is not None and len(model.system.names) == 1:
+        mode = model.system.names[0]
     start: Any = (mode, None) if mode is not None and x0 is not None else model.start(params)
     first = start[0] if mode is None else mode
     with as_misuse():
@@ -284,11 +292,12 @@ def initial_condition(model: ModuleType, params, mode: str | None, x0: str | Non
     if x0 is None and first != start[0]:
         raise Misuse(f"--mode {first}: the model has an initial state for mode {start[0]} only; give --x0 too.")
     state = start[1] if x0 is None else parse_state(x0)
-    # Bodies of a robot's file begin in the mode, and with the contacts, to which their state belongs.
-    if hasattr(model, "placed") and (mode is None or len(model.system.names) == 1):
-        with as_misuse():
-            return model.placed(params, state) or (first, state)
-    return first, state
+    # Bodies whose contacts have names, or are those of a robot's file, begin with the contacts that hold at the state.
+    where = model.system.mode(first)
+    bare = np.shape(state) == (where.dimension - len(where.held),)
+    with as_misuse():
+        in_contact = bare and (of_file or isinstance(where.domain, ContactSet))
+        return placed(model.system, state, params) if in_contact else (first, state)
 
 
 def short_name(model: ModuleType) -> str:

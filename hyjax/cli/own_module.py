@@ -23,7 +23,7 @@ NEEDED = {
     "sequence": 'step = hj.ReturnMap(system, sequence=("MODE", ...)), the modes of a stride; or give --sequence',
     "region": "region(params) -> (low, high), a box of states around orbits, or guess(params) -> x, a state near one; or give "
     "--region to hyjax gait",
-    "start": "start(params) -> (mode, x), an initial state; or give both --mode and --x0",
+    "start": "start(params) -> (mode, x), an initial state; or give --x0, and --mode where there are several",
     "outline": "outline(mode, x, params) -> {name: points}, the lines of the animation",
     "travel": "travel(mode, x, params) -> vector, the way of a stride",
     "weight": "weight(params) -> number, the weight of the machine",

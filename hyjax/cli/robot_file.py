@@ -168,7 +168,6 @@ def _module(path: str, robot: Any, system: Any, shown: Any, params_class: type, 
     """What a model has, as a module; `shown` has the outline."""
     import jax.numpy as jnp
 
-    from ..contact import start
     from ..robots.robot import on_ground
 
     module: Any = ModuleType(Path(path).stem)
@@ -178,7 +177,7 @@ def _module(path: str, robot: Any, system: Any, shown: Any, params_class: type, 
         module.ground = lambda p: p.slope
     if shown is robot:
         module.outline = lambda mode, x, p: on_ground(robot, x[: len(robot.coordinates)], filled(p))
-        module.placed = lambda p, x: start(system, x, p) if x.shape == (2 * len(robot.coordinates),) else None
+        module.bodies = robot
         if system.names == ("contacts",):
             module.sequence = ()
     else:

@@ -31,6 +31,12 @@ _FORCES = (
     ("actuator_delay", "delays of actuators"),
     ("body_gravcomp", "gravity compensation"),
 )
+# What has no effect, by the numbers of the model that are zero without it.
+_IGNORED = (
+    ("actuator_forcelimited", "limits of the forces of actuators"),
+    ("jnt_actfrclimited", "limits of the actuators' forces on joints"),
+    ("npair", "pairs of contacts"),
+)
 # The place of a frame in another: position, and quaternion (w, x, y, z).
 Pose = tuple[np.ndarray, np.ndarray]
 _HERE: Pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
@@ -50,7 +56,8 @@ def from_mujoco(
     others for pictures. Of a servo, such as `position` and `velocity`, whose force is $r\,(k u + b_0 + b_1 r q + b_2 r \dot q)$
     with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of
     the file disables are zero. The range of a joint has an effect where `contacts` names the joint, else a warning says that it
-    has none. Limits of motors, pairs of contacts and options of MuJoCo's integrator have no effect.
+    has none; so do limits of the forces of motors, and pairs of contacts. Ranges of inputs and options of MuJoCo's integrator have no
+    effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
@@ -125,6 +132,8 @@ def from_mujoco(
     mujoco.mj_kinematics(model, data)
     contacts = (contacts,) if isinstance(contacts, str) else contacts
     stopped = _stopped(model, mujoco, name, contacts)
+    if ignored := [what for field, what in _IGNORED if np.any(getattr(model, field, 0))]:
+        warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits of forces as control.")
     on_planes = (
         {each: plane for each, plane in contacts.items() if each not in stopped}
         if isinstance(contacts, Mapping)

@@ -51,6 +51,42 @@ def wheel(tmp_path):
     return path
 
 
+BEAD = '''"""A bead on a wire, between stops."""
+import equinox as eqx
+import jax
+import hyjax as hj
+
+
+class Params(eqx.Module):
+    gravity: jax.Array = hj.parameter(9.81, "m/s^2", "gravity")
+
+
+bodies = hj.contact.lagrangian(lambda q, v, p: v @ v * (1 + q[0] ** 2) / 2 - p.gravity * q[0] ** 2 / 2)
+stops = {"left": lambda t, q, p: 1 + q[0], "right": lambda t, q, p: 1 - q[0]}
+system = hj.contact.contact_system(
+    bodies, {name: hj.contact.Contact(gap, restitution=0.8) for name, gap in stops.items()}, ("x",)
+)
+'''
+
+
+@pytest.mark.medium
+def test_a_lagrangian_with_stops(command, tmp_path):
+    """Positions and velocities are enough to begin with, in the one mode: its contacts are those that hold there."""
+    (tmp_path / "bead.py").write_text(BEAD)
+    ran = command("simulate", str(tmp_path / "bead.py"), "--t1", "0.8", "--x0", "0,5", "--json")
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    # By the energy, with the parabola's slope of 45 degrees at the stops.
+    rate = np.sqrt((25 - 9.81) / 2)
+    assert record["modes"] == ["left:open+right:open"] * 2
+    (bounce,) = record["events"]
+    assert_allclose([bounce["before"][1], bounce["after"][1]], [rate, -0.8 * rate], rtol=1e-8)
+    ran = command("simulate", str(tmp_path / "bead.py"), "--t1", "0.8", "--x0", "1,5")
+    assert ran.returncode == 2 and "right: the gap is closed and closes: an impact is due" in " ".join(
+        ran.stderr.split()
+    )
+
+
 @pytest.mark.medium
 def test_commands_run_a_file(command, wheel):
     name = f"{wheel}:wheel"

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 pytest.importorskip("mujoco")
-from hyjax._testing import load_robot, Misuse, tell_search
+from hyjax._testing import initial_condition, load_robot, Misuse, tell_search
 
 LEG = '<inertial pos="0 0 -0.5" mass="1" diaginertia="1e-14 1e-14 1e-14"/><site name="foot_'
 COMPASS = f"""<mujoco><compiler angle="radian"/><option gravity="0 0 -1"/><worldbody>
@@ -96,8 +96,11 @@ def test_the_stops_of_a_joint(tmp_path):
     model = load_robot(f"{tmp_path / 'cart.xml'}:rail")
     params = model.Params()
     assert (float(params.gravity), float(params.mass_cart)) == (9.81, 2) and model.system.names == ("contacts",)
-    mode, x = model.placed(params, jnp.array([-0.3, 0.0]))
-    assert (mode, x.tolist()) == ("contacts", [-0.3, 0, 1, 0]) and model.placed(params, x) is None
+    mode, x = initial_condition(model, params, None, "-0.3,0")
+    assert (mode, x.tolist()) == ("contacts", [-0.3, 0, 1, 0])
+    assert initial_condition(model, params, None, "-0.3,0,1,0")[1].tolist() == x.tolist()
+    with pytest.raises(Misuse, match="rail_lower: the gap is negative, and does not open"):
+        initial_condition(model, params, None, "-0.4,0")
     way = model.system.transitions[0]
     # The lower stop bears the weight; the upper one is as far as the range.
     assert_allclose(way.guard(jnp.array(0.0), x, params), [2 * 9.81, 0.7], rtol=1e-14)

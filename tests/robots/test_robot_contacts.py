@@ -141,6 +141,9 @@ def test_contacts_in_any_order():
 def test_a_range_without_effect():
     with pytest.warns(UserWarning, match="from_mujoco: the range of hip has no effect: the joint moves on beyond it"):
         assert not hj.robots.from_mujoco(STOPS).stops
+    limited = STOPS.replace("</mujoco>", '<actuator><motor joint="hip" forcerange="-1 1"/></actuator></mujoco>')
+    with pytest.warns(UserWarning, match="from_mujoco: limits of the forces of actuators have no effect"):
+        hj.robots.from_mujoco(limited, contacts=["hip"])
     with pytest.raises(ValueError, match="contacts: the joint 'pitch' has no range"):
         hj.robots.from_mujoco(STOPS, contacts=["hip", "pitch"])
     assert hj.robots.from_mujoco(STOPS, contacts={"foot": "slope", "hip": ()}).stops == (
