@@ -55,9 +55,9 @@ def from_mujoco(
     armature; masses and inertias as compiled; gravity; sites; motors and servos on joints; the geoms named in `contacts`, and the
     others for pictures. Of a servo, such as `position` and `velocity`, whose force is $r\,(k u + b_0 + b_1 r q + b_2 r \dot q)$
     with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of
-    the file disables are zero. The range of a joint has an effect where `contacts` names the joint, else a warning says that it
-    has none; so do limits of the forces of motors, and pairs of contacts. Ranges of inputs and options of MuJoCo's integrator have no
-    effect.
+    the file disables are zero. The range of a joint has an effect where `contacts` names the joint; a warning names other
+    ranges, limits of the forces of motors, and pairs of contacts, which have none. Ranges of inputs and options of MuJoCo's
+    integrator have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
