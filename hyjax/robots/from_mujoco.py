@@ -132,7 +132,10 @@ def from_mujoco(
     mujoco.mj_kinematics(model, data)
     contacts = (contacts,) if isinstance(contacts, str) else contacts
     stopped = _stopped(model, mujoco, name, contacts)
-    if ignored := [what for field, what in _IGNORED if np.any(getattr(model, field, 0))]:
+    # A file without actuators may have limits of their forces, as the efforts of URDF.
+    acting = len(model.actuator_trntype) > 0
+    ignored = [what for field, what in _IGNORED if np.any(getattr(model, field, 0)) and (acting or field == "npair")]
+    if ignored:
         warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits of forces as control.")
     on_planes = (
         {each: plane for each, plane in contacts.items() if each not in stopped}

@@ -1,6 +1,7 @@
 """Contacts of geoms with planes: gaps against MuJoCo's distances, slips against its Jacobians, a box against one by hand."""
 
 import dataclasses
+import warnings
 
 import equinox as eqx
 import jax
@@ -144,6 +145,9 @@ def test_a_range_without_effect():
     limited = STOPS.replace("</mujoco>", '<actuator><motor joint="hip" forcerange="-1 1"/></actuator></mujoco>')
     with pytest.warns(UserWarning, match="from_mujoco: limits of the forces of actuators have no effect"):
         hj.robots.from_mujoco(limited, contacts=["hip"])
+    with warnings.catch_warnings(action="error"):
+        # Of no actuators nothing is lost.
+        hj.robots.from_mujoco(STOPS.replace('range="', 'actuatorfrcrange="-1 1" range="'), contacts=["hip"])
     with pytest.raises(ValueError, match="contacts: the joint 'pitch' has no range"):
         hj.robots.from_mujoco(STOPS, contacts=["hip", "pitch"])
     assert hj.robots.from_mujoco(STOPS, contacts={"foot": "slope", "hip": ()}).stops == (
