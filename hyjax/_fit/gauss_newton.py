@@ -11,8 +11,15 @@ From the last link to the first, orthogonal transformations of the rows that con
 $u_k$ and $\theta$ have numbers: the information of all later data on these. What remains are rows in $\theta$ and $s$. With a
 large weight $w$ the gaps are closed, and the remaining rows are those of the fit itself.
 
+In a valley that bends, as of two parameters whose errors are strongly correlated, a step $v$ along its tangent is short. With the
+second derivatives $r_{vv}$ along it the residuals are $r + Jv + \tfrac12 r_{vv}$, and least, to second order, after the step
+$v + a$, of which $a$ is the solution for $\tfrac12 r_{vv}$ in place of $r$. The Jacobians at the ends of the last step $d$ know
+$r_{dw} \approx \Delta J\,w$; with $v = \alpha d + w$, $\alpha$ by projection in the scales of the damping, and without $r_{ww}$,
+which they do not know, $r_{vv}$ is $\alpha\,\Delta J (2 v - \alpha d)$: no further evaluation.
+
 Source: Paige, Saunders (1977), *Least squares estimation of discrete linear dynamic systems using orthogonal transformations*,
-SIAM J. Numer. Anal. 14, 180-193.
+SIAM J. Numer. Anal. 14, 180-193; Transtrum, Sethna (2012), *Improvements to the Levenberg-Marquardt algorithm for nonlinear
+least-squares minimization*, arXiv:1201.5885 (there $r_{vv}$ is by differences, of one more evaluation each).
 """
 
 from typing import NamedTuple
@@ -49,6 +56,18 @@ class ResidualRows(NamedTuple):
         return self._replace(
             gaps=moved(self.gaps, per_record[:, :split]), closing=moved(self.closing, per_record[:, split:])
         )
+
+    def along(self, change: "Free") -> "ResidualRows":
+        """The rows' derivatives along a change, in place of their values; gaps without that by the next state."""
+        (records, many), count = self.links.shape[:2], change.nodes.shape[1]
+        of_link = lambda each: jnp.broadcast_to(each, (records, many, each.shape[-1]))
+        nodes = jnp.pad(change.nodes, ((0, 0), (1, many - 1 - count), (0, 0)))
+        by = jnp.concatenate([of_link(change.start[:, None]), nodes, of_link(change.theta)], axis=-1)[..., None]
+        ends = self.links, self.gaps, self.closing[:, None]
+        links, gaps, closing = (
+            (each[..., :-1] @ own)[..., 0] for each, own in zip(ends, (by, by[:, :count], by[:, :1]), strict=True)
+        )
+        return ResidualRows(links, gaps, closing[:, 0], self.others[:, :-1] @ change.theta)
 
 
 class Free(NamedTuple):
@@ -199,3 +218,48 @@ def with_free_states(rows: ResidualRows, after: Reduced, first: Float[Array, " n
         return jax.lax.scan(onward, jnp.append(start, jnp.zeros(size, theta.dtype)), solved)[1]
 
     return Free(theta, start, jax.vmap(one)(start, after.solved))
+
+
+# The longest correction of a step for the bend of its way, relative to the step.
+BENT = 0.375
+
+
+def bent_change(
+    rows: ResidualRows, weight: Scalar, dual: Float[Array, " gaps"], damping: Scalar, held: tuple[Array, Array],
+    within: tuple[Array, Array] | None, secant: tuple[Free, ResidualRows],
+) -> tuple[Free, Scalar, Scalar]:  # fmt: skip
+    """The change of all unknowns by the damped linear least squares of the rows, whose gaps have this `weight` and `dual`, and by
+    the bend of the rows along it, if that is a small part; the fall that the former foretells; and the fall if parameters and
+    starts were not damped. **Arguments:** `held`: further rows by the parameters and starts, and their values. `within`: bounds
+    of the changes of parameters and starts, if there are any. `secant`: the last step, and the change of the rows along it."""
+    weighted, (last, turned) = rows.weighted(weight, dual), secant
+    sizes = sizes_of(weighted, weight)
+    straight, fall, whole_fall = _damped_change(weighted, sizes, weight, damping, held, within)
+    inner = lambda a, b: sum(jnp.sum(x * y * size**2) for x, y, size in zip(a, b, sizes, strict=True))
+    length = inner(last, last)
+    part = jnp.where(length > 0, inner(straight, last) / jnp.where(length > 0, length, 1), 0)
+    bend = turned.along(Free(*(2 * a - part * b for a, b in zip(straight, last, strict=True))))
+    bent = ResidualRows(*(row.at[..., -1].add(part / 2 * by) for row, by in zip(rows, bend, strict=True)))
+    curved, *_ = _damped_change(bent.weighted(weight, dual), sizes, weight, damping, held, within)
+    more = Free(*(a - b for a, b in zip(curved, straight, strict=True)))
+    small = inner(more, more) <= BENT**2 * inner(straight, straight)
+    return Free(*(jnp.where(small, a, b) for a, b in zip(curved, straight, strict=True))), fall, whole_fall
+
+
+def _damped_change(
+    rows: ResidualRows, sizes: Free, weight: Scalar, damping: Scalar, held: tuple[Array, Array],
+    within: tuple[Array, Array] | None,
+) -> tuple[Free, Scalar, Scalar]:  # fmt: skip
+    """The change by weighted rows, damped by the `sizes` of their columns, and both falls; see `bent_change`."""
+    left = without_free_states(rows, weight, jnp.sqrt(damping) * sizes.nodes)
+    a, b = jnp.concatenate([left.matrix, left.closing, held[0]]), jnp.concatenate([left.values, left.gaps, held[1]])
+    q, triangle = jnp.linalg.qr(a)
+    by_rows = b @ q
+    q, upper = jnp.linalg.qr(jnp.concatenate([triangle, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
+    seen = by_rows @ q[: len(by_rows)]
+    of_first = within_bounds(upper, seen, *within) if within else -jax.scipy.linalg.solve_triangular(upper, seen)
+    change = with_free_states(rows, left, of_first)
+    # By the sums of squares that the transformations take out of the rows.
+    damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
+    fall = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
+    return change, fall if within is None else fall - jnp.sum((upper @ of_first + seen) ** 2), jnp.sum(by_rows**2)

@@ -41,13 +41,12 @@ from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, Time
 from .gauss_newton import (
+    bent_change,
     Free,
     loose_rows,
     pull_of,
     ResidualRows,
-    sizes_of,
     with_free_states,
-    within_bounds,
     without_free_states,
 )
 from .links import as_measured, by_record, FlowLinks, LinkEnd, MapLinks, Node
@@ -336,7 +335,8 @@ class _FitSearch(NamedTuple):
     """Of Levenberg and Marquardt's method the point `trial` that is evaluated next; the best one, `u`, with its rows `at`; the
     `expected` fall of the cost at the trial; the `divided` states' modes and scales; `steps` in all, `tried` in the stage; what
     the data leave free, `held`: rows of `loose_rows`, and where these are zero; `reach`: the part of the way to a bound that a
-    step may go, 1 unless the model has no derivatives at one."""
+    step may go, 1 unless the model has no derivatives at one; `secant`: the way between the last two points, and the change of
+    the rows along it, zero where there is none."""
 
     trial: Array
     u: Array
@@ -351,6 +351,7 @@ class _FitSearch(NamedTuple):
     tried: Int[Array, ""]
     held: tuple[Float[Array, "held numbers"], Array]
     reach: Scalar
+    secant: tuple[Array, ResidualRows]
 
 
 def rolled_out(problem: FitProblem, likely: Node) -> tuple[Array, tuple[Division, Array]]:
@@ -382,27 +383,6 @@ def _next_damping(search: _FitSearch, part: Scalar, cost: Scalar, better: Flag) 
     larger = jnp.maximum(search.damping, 1e-6) * search.growth
     damping = jnp.where(better, jnp.maximum(search.damping * factor, LEAST), larger)
     return damping, jnp.where(better, 4, 2 * search.growth)
-
-
-def _damped_change(
-    rows: ResidualRows, weight: Scalar, damping: Scalar, held: tuple[Array, Array], within: tuple[Array, Array] | None
-) -> tuple[Free, Scalar, Scalar]:
-    """The change of all unknowns by the damped linear least squares of the rows, whose gaps have this `weight`, and the fall that
-    it foretells; and the fall if parameters and starts were not damped. **Arguments:** `held`: further rows by the parameters and
-    starts, and their values. `within`: bounds of the changes of parameters and starts, if there are any."""
-    sizes = sizes_of(rows, weight)
-    left = without_free_states(rows, weight, jnp.sqrt(damping) * sizes.nodes)
-    a, b = jnp.concatenate([left.matrix, left.closing, held[0]]), jnp.concatenate([left.values, left.gaps, held[1]])
-    q, triangle = jnp.linalg.qr(a)
-    by_rows = b @ q
-    q, upper = jnp.linalg.qr(jnp.concatenate([triangle, jnp.diag(jnp.sqrt(damping) * sizes.first)]))
-    seen = by_rows @ q[: len(by_rows)]
-    of_first = within_bounds(upper, seen, *within) if within else -jax.scipy.linalg.solve_triangular(upper, seen)
-    change = with_free_states(rows, left, of_first)
-    # By the sums of squares that the transformations take out of the rows.
-    damped = sum(jnp.sum((a * b) ** 2) for a, b in zip(sizes, change, strict=True))
-    fall = jnp.sum(seen**2) + jnp.sum(left.solved[..., -1] ** 2) + damping * damped
-    return change, fall if within is None else fall - jnp.sum((upper @ of_first + seen) ** 2), jnp.sum(by_rows**2)
 
 
 def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounded: bool) -> FitSolution:
@@ -447,6 +427,9 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         good = RESULTS.successful
         worse = (search.at.chain.result == good) & (new.chain.result != good)
         better = first | (finite & ~worse & (fall > -rounding))
+        way = finite & ~worse & ~first
+        secant = search.trial - search.u, jax.tree.map(jnp.subtract, new.rows, search.at.rows)
+        secant = jax.tree.map(lambda each: jnp.where(way, each, 0), secant)
         u, at = select(better, (search.trial, new), (search.u, search.at))
         some = eqxi.unvmap_any(better & (first | jnp.any(search.held[0] != 0)))
         held = jax.lax.cond(some, lambda: held_anew(search.held, first, at.rows, u), lambda: search.held)
@@ -469,7 +452,8 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
             on_bound = jnp.any((search.trial[:count] == lower) | (search.trial[:count] == higher))
             reach = jnp.where(finite | ~on_bound, reach, SHORT)
             within = reach * (lower - u[:count]), reach * (higher - u[:count])
-        change, expected, whole_fall = _damped_change(at.rows.weighted(weight, dual), weight, damping, loose, within)
+        along = unravel(secant[0]), secant[1]
+        change, expected, whole_fall = bent_change(at.rows, weight, dual, damping, loose, within, along)
         if stages == 1:
             near = better & (whole_fall <= NEAR**2 * other + finest**2)
             stage = jnp.where(near if within is None else near & ~jnp.any((u == lower) | (u == higher)), 1, stage)
@@ -480,7 +464,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
             trial = trial.at[:count].set(jnp.where(reach == 1, met, inside))
         steps, tried = search.steps + 1, jnp.where(ends, 0, search.tried + 1)
         after = _FitSearch(
-            trial, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held, reach
+            trial, u, at, search.divided, dual, damping, growth, expected, stage, steps, tried, held, reach, secant
         )
         if not rolls:
             return after
@@ -491,7 +475,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
     number, one = jnp.array(0), jnp.ones((), flat.dtype)
     begin = _FitSearch(
         flat, flat, blank, divided(problem), 0 * blank.chain.gaps, DAMPING * one, 4 * one, one, number, number, number,
-        (jnp.zeros((count, count), flat.dtype), flat), one,
+        (jnp.zeros((count, count), flat.dtype), flat), one, (0 * flat, blank.rows),
     )  # fmt: skip
     found = jax.lax.while_loop(lambda search: search.stage < stages, step, begin)
     whole, problem = (eqx.tree_at(divided, each, found.divided, is_leaf=_no) for each in (whole, problem))
