@@ -79,7 +79,8 @@ if TYPE_CHECKING:
     from ._orbit.section_search import _onto_surface, _solve
     from ._orbit.shooting import COARSE, find_root_by_stages, SingleShooting
     from ._orbit.verdict import judged
-    from ._fit.gauss_newton import ResidualRows, sizes_of, with_free_states, within_bounds, without_free_states
+    from ._fit.gauss_newton import bent_change, Free, ResidualRows, sizes_of
+    from ._fit.gauss_newton import with_free_states, within_bounds, without_free_states
     from ._fit.fitted import misfit_words, undetermined_words
     from ._fit.recording import read_columns
     from .noise.covariance_system import JointParams, Layout

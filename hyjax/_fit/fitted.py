@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._flow.integrator import pushable
 from .._flow.simulate import simulate
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import short_run
@@ -21,7 +22,7 @@ from .._results.table import Table
 from .._system.results import counted_codes, described_code, nan_unless, RESULTS
 from .._system.types import Scalar
 from .gauss_newton import Free
-from .least_squares import FitProblem, FitSolution, TINY
+from .least_squares import FitProblem, FitSolution, TINY, with_flows
 from .links import FlowLinks
 from .recording import Recording
 
@@ -392,6 +393,7 @@ def _hessian(fit: Fitted, values: Array) -> Array:
 
     def half_square(values):
         problem, free, _ = fit._unconstrained(values)
+        problem = with_flows(problem, pushable)
         chain = problem.chain(free)
         r = problem.residuals(free, chain)
         return nan_unless(chain.result == RESULTS.successful, r @ r / 2)

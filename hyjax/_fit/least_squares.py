@@ -24,6 +24,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import diffrax as dfx
 import equinox as eqx
 import equinox.internal as eqxi
 import jax
@@ -32,6 +33,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.in_step import nothing_owed
+from .._flow.integrator import Integrators, pushable, with_adjoint
 from .._flow.jump import reset
 from .._numerics.linearize import with_columns
 from .._numerics.one_kernel import in_one_kernel
@@ -56,7 +58,7 @@ from .recording import Links, NONE
 WEIGHTS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e3, *([1e4] * 3), *([1e5] * 3))
 # A step that is to lower the residuals by this part, or in an exact fit by this part of the data's size, is the last one; of the
 # stages of small weights; and where the step after it, without damping, would lower them by this part.
-EXACT, FINEST, ROUGH, NEAR = 1e-6, 1e-11, 1e-2, 1e-7
+EXACT, FINEST, ROUGH, NEAR = 1e-6, 1e-11, 1e-2, 1e-8
 # The first and least damping, relative to the squares of the columns of the Jacobian; and the largest of a last step.
 DAMPING, LEAST, SMALL = 1e-3, 1e-16, 1e-14
 # The largest part of the residuals, in units of their size, that another step would remove; and of an exact fit, of the data's.
@@ -309,12 +311,13 @@ def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
         # No link depends on the start of another record, or on another node: one shift serves a number of all starts, or nodes.
         start, node, theta = jnp.split(v, [s, s + size])
         moved = Free(free.theta + theta, free.start + start, free.nodes + node)
-        chain = problem.chain(moved)
+        chain = of_data.chain(moved)
         rows = of_data.residuals(moved, chain), chain.gaps
         return rows, (rows[0], chain)
 
     none = jnp.zeros(s + size + n, free.theta.dtype)
     if reverse:
+        of_data = with_flows(of_data, lambda each: with_adjoint(each, dfx.RecursiveCheckpointAdjoint()))
         (by, by_gaps), (r, chain) = jax.jacrev(shifted, has_aux=True)(none)
     else:
         _, (by, by_gaps), (r, chain) = with_columns(shifted, none)
@@ -329,6 +332,12 @@ def evaluated(problem: FitProblem, free: Free, reverse: bool) -> Evaluated:
     gaps = gaps.at[..., s : s + size].add(jnp.eye(size, dtype=gaps.dtype))
     links = jnp.concatenate([of_links(ends), of_links(between)], axis=2)
     return Evaluated(jnp.append(r, others[:, -1]), ResidualRows(links, gaps, closing, others), chain)
+
+
+def with_flows(problem: FitProblem, change: Callable[[Integrators], Integrators]) -> FitProblem:
+    """The problem with other integrators."""
+    found = lambda each: isinstance(each, Integrators)
+    return jax.tree.map(lambda each: change(each) if found(each) else each, problem, is_leaf=found)
 
 
 class _FitSearch(NamedTuple):
@@ -497,6 +506,7 @@ def _at_optimum(problem: FitProblem, free: Free, dual: Float[Array, " gaps"], at
 def _at_optimum_jvp(primals, tangents):
     (problem, free, dual, at_bound), (by, *_) = primals, tangents
     flat, unravel = ravel_pytree(free)
+    problem, by = (with_flows(each, pushable) for each in (problem, by))
 
     def conditions(problem, v):
         u, dual = jnp.split(v, [flat.size])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -203,11 +204,11 @@ class FlowLinks(eqx.Module):
 
         going = lambda carry: ~carry[0].done & jnp.any(carry[1] < wanted)
         carry = start, jnp.zeros_like(wanted), begin
-        if self.integrator.loop == "lax":
-            step = lambda carry: (one(carry[0], carry[1]), carry[1] + 1)
-            return jax.lax.while_loop(lambda carry: going(carry[0]), step, (carry, jnp.array(0)))[0]
-        scanned = lambda carry, k: (select(going(carry), one(carry, k), carry), None)
-        return jax.lax.scan(scanned, carry, jnp.arange(self.max_jumps + 1))[0]
+        step = lambda carry: (one(carry[0], carry[1]), carry[1] + 1)
+        return eqxi.while_loop(
+            lambda carry: going(carry[0]), step, (carry, jnp.array(0)), max_steps=self.max_jumps + 1,
+            kind=self.integrator.loop,
+        )[0]  # fmt: skip
 
 
 class MapLinks(eqx.Module):

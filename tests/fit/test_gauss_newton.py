@@ -7,7 +7,15 @@ import pytest
 import scipy.optimize
 from numpy.testing import assert_allclose
 
-from hyjax._testing import ResidualRows, sizes_of, with_free_states, within_bounds, without_free_states
+from hyjax._testing import (
+    bent_change,
+    Free,
+    ResidualRows,
+    sizes_of,
+    with_free_states,
+    within_bounds,
+    without_free_states,
+)
 
 RECORDS, NODES, START, SIZE, N = 2, 4, 1, 3, 2
 WEIGHT = 50.0
@@ -82,6 +90,31 @@ def test_elimination_of_free_states(closed, damping):
     least = np.sum((a @ first + b) ** 2)
     whole = np.sum((matrix @ all_at_once + values) ** 2) + np.sum((damping * flat * all_at_once) ** 2)
     assert_allclose(least, whole, rtol=1e-11)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_bend_of_a_step(closed):
+    """Dense matrices for the step along the tangent and for its correction; a correction that is no small part is left out."""
+    rows, dual = made(closed)
+    rng, damping, weight = np.random.default_rng(2), 0.3, jnp.array(WEIGHT)
+    count, none = N + RECORDS * START, (jnp.zeros((0, N + RECORDS * START)), jnp.zeros(0))
+    matrix, values = dense(rows, dual)
+    sizes = np.linalg.norm(matrix, axis=0)
+    whole = np.vstack([matrix, np.sqrt(damping) * np.diag(sizes)])
+    solved = lambda values: np.linalg.lstsq(whole, -np.append(values, np.zeros(sizes.size)), rcond=None)[0]
+    last, straight = rng.standard_normal(sizes.size) / sizes, solved(values)
+    part = (straight * sizes) @ (last * sizes) / np.sum((last * sizes) ** 2)
+    for size, bends in ((0.02, True), (20.0, False)):
+        turned = jax.tree.map(lambda row, size=size: jnp.where(row != 0, size * row[..., ::-1], 0), rows)
+        change = dense(ResidualRows(*map(jnp.add, rows, turned)), dual)[0] - matrix
+        curved = solved(values + part / 2 * change @ (2 * straight - part * last))
+        assert bends == (np.linalg.norm(sizes * (curved - straight)) < 0.375 * np.linalg.norm(sizes * straight))
+        way = Free(last[:N], last[N:count].reshape(RECORDS, START), last[count:].reshape(RECORDS, NODES, SIZE))
+        found, fall, _ = bent_change(rows, weight, jnp.asarray(dual), jnp.array(damping), none, None, (way, turned))
+        expected = curved if bends else straight
+        assert_allclose(np.concatenate([np.ravel(each) for each in found]), expected, rtol=1e-10, atol=1e-11)
+        left = np.sum((matrix @ straight + values) ** 2) + damping * np.sum((sizes * straight) ** 2)
+        assert_allclose(fall, values @ values - left + damping * np.sum((sizes * straight) ** 2), rtol=1e-10)
 
 
 def test_least_squares_within_bounds():

@@ -71,6 +71,28 @@ def test_what_is_not_determined_stays_at_its_guess():
         assert found.values[2] == 0.7
 
 
+@pytest.mark.medium
+def test_a_valley_that_bends():
+    """Misra1a of NIST's Statistical Reference Datasets, from its farther start, with errors of a correlation of -0.999: the
+    values certified there to eleven digits. The steps along tangents alone are 43."""
+    law = lambda t, x, p: p[0] * (1 - jnp.exp(-p[1] * t))
+    still = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: 0 * x, ("x",))}, ())
+    time = [77.6, 114.9, 141.1, 190.8, 239.9, 289.0, 332.8, 378.4, 434.8, 477.3, 536.8, 593.1, 689.1, 760.0]
+    y = [10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05, 61.01, 66.40, 75.47, 81.78]
+    found = hj.fit(
+        still,
+        {"time": time, "y": y},
+        jnp.array([500.0, 1e-4]),
+        over=lambda p: p,
+        x0=jnp.zeros(1),
+        mode="m",
+        observe={"y": law},
+    )
+    assert found.iterations <= 20
+    assert_allclose(found.values, [2.3894212918e2, 5.5015643181e-4], rtol=1e-10)
+    assert_allclose(found.standard_errors, [2.7070075241, 7.2668688436e-6], rtol=1e-9)
+
+
 LOGISTIC = hj.HybridSystem(
     {"m": hj.Mode(lambda t, x, p: jnp.stack([0 * x[0], 1 + 0 * x[1]]), ("x", "clock"))},
     (hj.Transition("m", "m", lambda t, x, p: 1 - x[1], lambda t, x, p: jnp.stack([p * x[0] * (1 - x[0]), 0 * x[1]])),),

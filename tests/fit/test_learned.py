@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from jax.flatten_util import ravel_pytree
 
 import hyjax as hj
@@ -66,3 +67,38 @@ def test_air_drag_of_a_ball_by_a_network():
     step = 1e-5 * jnp.sin(jnp.arange(1.0, 14.0))
     change = density(fit.values + step)[0] - density(fit.values - step)[0]
     np.testing.assert_allclose(2 * density(fit.values)[1] @ step, change, rtol=1e-3, atol=1e-6)
+
+
+@jax.custom_vjp
+def rate_of(weights):
+    """Their sum, with a derivative in reverse mode alone."""
+    return jnp.sum(weights)
+
+
+rate_of.defvjp(lambda weights: (jnp.sum(weights), weights), lambda weights, by: (by * jnp.ones_like(weights),))
+CLOCK = hj.HybridSystem(
+    {"m": hj.Mode(lambda t, x, p: rate_of(p) + 0 * x, ("x",))},
+    (hj.Transition("m", "m", lambda t, x, p: 1 - x[0], lambda t, x, p: 0 * x),),
+)
+
+
+@pytest.mark.medium
+def test_the_mode_of_the_derivatives_is_that_of_fewer_passes():
+    """More than four weights for each row have derivatives in reverse mode, by default; fewer in forward mode. By symmetry all
+    weights are 1/n and a part of what the times, k over their sum, are off."""
+    times, width = jnp.array([1.01, 1.98]), 0.1
+
+    def fit(n):
+        weights = jnp.full(n, 1 / n)
+        return hj.fit(
+            CLOCK, times, weights, over=lambda p: p, x0=jnp.zeros(1), mode="m", noise=0.01, prior=[(1 / n, width)]
+        )  # fmt: skip
+
+    found = fit(9)
+    off = lambda part: np.append(
+        (np.asarray(times) - [1 / (1 + 9 * part), 2 / (1 + 9 * part)]) / 0.01, 3 * part / width
+    )
+    part = scipy.optimize.least_squares(lambda part: off(part[0]), [0.0], xtol=1e-15, ftol=1e-15, gtol=1e-15).x[0]
+    np.testing.assert_allclose(found.values, 1 / 9 + part, rtol=1e-8)
+    with pytest.raises(TypeError, match="forward-mode"):
+        fit(8)
