@@ -142,6 +142,8 @@ def fit(
     start, system = _start(model, system, x0s, given, mode, t0, integrator)
     dtype = start["numbers"][0].dtype
     observe, events = observe or {}, isinstance(model, ReturnMap)
+    if not (isinstance(observe, Mapping) and all(map(callable, observe.values()))):
+        raise ValueError(f"fit: observe={observe} must hold a function (t, x, params) -> number for each name.")
     records = [
         recording(each, system, given[0], observe, noise, t0, events, dtype)
         for each in (data if many else [data])
@@ -154,6 +156,9 @@ def fit(
     unknowns = unknowns_of(over, given[0], bounds, dtype, "fit")
     labels = [] if events else list(dict.fromkeys(each for own in records for each in own.labels if each is not None))
     kinds = np.stack([ways_of(label, system) for label in labels] or [np.zeros(max(len(system.ways), 1), bool)])
+    # An estimate is as accurate as the state, also of a parameter in single precision.
+    given = [_with_type(each, unknowns.free, dtype) for each in given]
+    unknowns = dataclasses.replace(unknowns, params=given[0])
     longest = np.asarray(np.max([part.max_time for part in integrator.parts]), dtype)
     guess = unknowns.vector(given[0])
     bounded = bounds is not None and any(each is not None for each in bounds)
@@ -208,6 +213,8 @@ def _records(data: Any, params: Any, x0: Any) -> tuple[list[Params], list, bool]
     )
     many = isinstance(data, list | tuple) and bool(len(data)) and (table(data[0]) or np.ndim(data[0]) > 0)
     if not many:
+        if isinstance(params, list):
+            raise ValueError(f"fit: params= is a list of {len(params)}, and the data are one record. Give one of them.")
         return [check_params(params)], [x0], False
     own = [check_params(each) for each in params] if isinstance(params, list) else [check_params(params)] * len(data)
     starts = list(x0) if isinstance(x0, list) else [x0] * len(data)
@@ -215,6 +222,16 @@ def _records(data: Any, params: Any, x0: Any) -> tuple[list[Params], list, bool]
         if len(each) != len(data):
             raise ValueError(f"fit: {len(data)} records, and a list of {len(each)} in {name}=.")
     return own, starts, True
+
+
+def _with_type(params: Params, free: tuple[int, ...], dtype) -> Params:
+    """The parameters with the leaves `free` of this floating-point type, if theirs has fewer digits."""
+    leaves, tree = jax.tree.flatten(params)
+    for i in free:
+        own = jnp.result_type(leaves[i])
+        if jnp.issubdtype(own, jnp.floating) and jnp.finfo(own).bits < jnp.finfo(dtype).bits:
+            leaves[i] = jnp.asarray(leaves[i], dtype)
+    return jax.tree.unflatten(tree, leaves)
 
 
 def _of_model(model, mode: str | None, t0: float | None, integrator) -> tuple[HybridSystem, str, float, Integrators]:
@@ -457,6 +474,8 @@ def _prior(prior: Bounds, unknowns) -> tuple | None:
     leaves = jax.tree.leaves(unknowns.params)
     for i, pair in zip(unknowns.free, pairs_of(prior, len(unknowns.free), "fit", "prior"), strict=True):
         shape = jnp.shape(leaves[i])
+        if pair is not None and any(each is None or isinstance(each, str) for each in pair):
+            raise ValueError(f"fit: prior={pair} must be (mean, deviation), two numbers.")
         if pair is not None and not is_traced(pair[1]) and not np.all(np.asarray(pair[1]) > 0):
             raise ValueError(f"fit: prior={pair} must be (mean, deviation) with a positive deviation.")
         if pair is not None and not is_traced(pair[0]) and not np.all(np.isfinite(np.asarray(pair[0]))):

@@ -294,7 +294,10 @@ def _weights(noise: Any, name: str, used: list[str], column: Array | np.ndarray,
         if name not in noise:
             raise ValueError(f"fit: noise= has no standard deviation of {name!r}; it has {list(noise)}.")
         noise = noise[name]
-    deviation = xp.asarray(noise, dtype)
+    try:
+        deviation = xp.asarray(noise, dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"fit: noise={noise!r} of {name!r} must be a number, or one for each row.") from None
     if deviation.shape not in ((), (rows,)):
         raise ValueError(f"fit: noise= of {name!r} has the shape {deviation.shape}, and the record {rows} rows.")
     if xp is np and not np.all(deviation > 0):

@@ -776,6 +776,9 @@ def test_reverse_mode_and_single_precision():
         )  # fmt: skip
         assert low.values.dtype == jnp.float32
         assert_allclose(low.values, [9.81, 0.8], rtol=2e-4)
+    # Of a guess in single precision the estimate is as accurate as the state.
+    mixed = hj.fit(ball.system, impacts(5), single(GUESS), over=BOTH, x0=DROPPED, mode="flight", noise=1e-3)
+    assert_allclose(mixed.values, [9.81, 0.8], rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -811,12 +814,20 @@ def test_reverse_mode_and_single_precision():
         ([0.4, 1.1], {"starts": [[9.0, 0.7], [9.0, np.nan]]}, r"starts\[1\] = .* is not finite"),
         ([0.4, 1.1], {"t0": np.nan}, "t0=nan must be a finite time"),
         ([0.4, 1.1], {"x0": (lambda s, params: s, [1.0, np.nan])}, "the guess .* is not finite"),
+        ([0.4, 1.1], {"noise": "small"}, "noise='small' of 'time' must be a number"),
+        ([0.4, 1.1], {"prior": [(None, 1.0), None], "noise": 1.0}, r"\(None, 1.0\) must be \(mean, deviation\)"),
+        ({"time": [0.1, 0.2], "h": [1.0, 1.0]}, {"observe": {"h": "y"}}, "'h': 'y'.* must hold a function"),
         ([[0.4, 1.1], [0.4, 1.1]], {"x0": [(dropped_from, [1.0]), (dropped_from, [1.0, 0.0])]}, "have the shapes"),
     ],
 )  # fmt: skip
 def test_misuse(data, options, message):
     with pytest.raises(ValueError, match=message):
         fit_ball(data, **options)
+
+
+def test_one_record_and_a_list_of_parameters():
+    with pytest.raises(ValueError, match="a list of 2, and the data are one record"):
+        hj.fit(ball.system, [0.4, 1.1], [GUESS, GUESS], over=BOTH, x0=DROPPED, mode="flight")
 
 
 @pytest.mark.parametrize(
