@@ -395,6 +395,35 @@ def test_one_of_two_events_at_one_time_is_recorded():
 
 
 @pytest.mark.medium
+def test_an_event_that_is_not_recorded_beside_one_that_is():
+    """Each strike of the second clock, of which none is recorded, quickens both by a tenth. Before a strike of the first, after
+    it or with it: with free states the estimate is that without, or there is a code."""
+    field = lambda t, x, p: jnp.stack([(1 + x[2] / 10) / p, (1 + x[2] / 10) / p, 0 * x[2]])
+    heard, other = CLOCKS.transitions
+    counts = hj.Transition("run", "run", other.guard, lambda t, x, p: x.at[1].set(0.0).at[2].add(1.0))
+    system = hj.HybridSystem({"run": hj.Mode(field, ("u", "v", "strikes"))}, (heard, counts))
+    times = np.cumsum(1 / (1 + np.arange(5) / 10)) + 1e-3 * np.array([0.3, 0.8, -1, -0.4, 0.2])
+
+    def fit(early, shooting):
+        return hj.fit(
+            system, {"time": times, "event": [0] * 5}, jnp.array(0.97), over=lambda p: p, x0=jnp.array([0.0, early, 0.0]),
+            mode="run", noise=1e-3, shooting=shooting, throw=False,
+        )  # fmt: skip
+
+    for early in (1e-4, 1e-11, 0.0, -1e-11, -1e-4):
+        single, free = fit(early, hj.SingleShooting()), fit(early, hj.MultipleShooting())
+        assert single.result == "successful"
+        # In proportion to the times without noise; a strike of the other clock is early by less than a deviation.
+        model = np.cumsum(1 / (1 + np.arange(5) / 10))
+        assert_allclose(single.values, model @ times / (model @ model), atol=2e-5)
+        if abs(early) > 1e-9 or early > 0:
+            assert free.result == "successful"
+            assert_allclose(free.values, single.values, rtol=1e-10)
+        else:
+            assert free.result in ("simultaneous_guards", "optimum_not_found")
+
+
+@pytest.mark.medium
 def test_a_guess_with_the_other_order_of_events():
     """1.1 and 1.02 for 1 and 1.08."""
     found = fit_clocks(np.arange(1, 4) * 1.0, np.arange(1, 4) * 1.08, [1.1, 1.02])
