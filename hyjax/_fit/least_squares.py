@@ -524,7 +524,8 @@ def _at_optimum_jvp(primals, tangents):
     at = jnp.append(flat, dual)
     _, change = eqx.filter_jvp(lambda problem: conditions(problem, at), (problem,), (by,))
     _, matrix, _ = with_columns(lambda v: (conditions(problem, v), None), at)
-    return free, unravel(-jnp.linalg.lstsq(matrix, change)[0][: flat.size])
+    moved = -jnp.linalg.lstsq(matrix, change)[0][: flat.size]
+    return free, unravel(moved.at[: at_bound.size].set(jnp.where(at_bound, 0, moved[: at_bound.size])))
 
 
 def _judged(problem, free: Free, at: Evaluated, steps, sides) -> FitSolution:
