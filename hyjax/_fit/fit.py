@@ -156,9 +156,6 @@ def fit(
     unknowns = unknowns_of(over, given[0], bounds, dtype, "fit")
     labels = [] if events else list(dict.fromkeys(each for own in records for each in own.labels if each is not None))
     kinds = np.stack([ways_of(label, system) for label in labels] or [np.zeros(max(len(system.ways), 1), bool)])
-    # An estimate is as accurate as the state, also of a parameter in single precision.
-    given = [_with_type(each, unknowns.free, dtype) for each in given]
-    unknowns = dataclasses.replace(unknowns, params=given[0])
     longest = np.asarray(np.max([part.max_time for part in integrator.parts]), dtype)
     guess = unknowns.vector(given[0])
     bounded = bounds is not None and any(each is not None for each in bounds)
@@ -222,16 +219,6 @@ def _records(data: Any, params: Any, x0: Any) -> tuple[list[Params], list, bool]
         if len(each) != len(data):
             raise ValueError(f"fit: {len(data)} records, and a list of {len(each)} in {name}=.")
     return own, starts, True
-
-
-def _with_type(params: Params, free: tuple[int, ...], dtype) -> Params:
-    """The parameters with the leaves `free` of this floating-point type, if theirs has fewer digits."""
-    leaves, tree = jax.tree.flatten(params)
-    for i in free:
-        own = jnp.result_type(leaves[i])
-        if jnp.issubdtype(own, jnp.floating) and jnp.finfo(own).bits < jnp.finfo(dtype).bits:
-            leaves[i] = jnp.asarray(leaves[i], dtype)
-    return jax.tree.unflatten(tree, leaves)
 
 
 def _of_model(model, mode: str | None, t0: float | None, integrator) -> tuple[HybridSystem, str, float, Integrators]:
