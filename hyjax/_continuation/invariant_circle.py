@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import inside_circle
 from .._numerics.linearize import with_columns
 from .._orbit.chain import follow_chain
 from .._results.shown import computed_once, Shown
@@ -108,7 +109,7 @@ class InvariantCircles(Shown):
     def stable(self) -> np.ndarray:
         """Whether all multipliers but that along the circle are less than 1, shape `(points,)`."""
         along = np.argmin(np.abs(self.multipliers - 1), axis=1)
-        return np.array([np.all(np.delete(row, k) < 1) for row, k in zip(self.multipliers, along, strict=True)])
+        return np.array([inside_circle(np.delete(row, k)) for row, k in zip(self.multipliers, along, strict=True)])
 
     @property
     def residuals(self) -> np.ndarray:

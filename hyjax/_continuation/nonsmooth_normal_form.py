@@ -36,6 +36,7 @@ from jaxtyping import Array
 from .._flow.flow import run_to_guard
 from .._flow.jump import reset
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import inside_circle
 from .._numerics.linearize import with_columns
 from .._orbit.stride import run_stride
 from .._results.shown import Shown
@@ -283,7 +284,7 @@ def _doubled(jacobian: np.ndarray, beta: np.ndarray, slope: np.ndarray, sides: d
     if np.min(np.abs(multipliers - 1)) < UNDECIDED:
         return ""
     own = bool(1 - slope @ np.linalg.solve(np.eye(len(lap)) - lap, beta) > 0)
-    return f" for {sides[own]}, {'stable' if np.all(np.abs(multipliers) < 1) else 'unstable'}"
+    return f" for {sides[own]}, {'stable' if inside_circle(multipliers) else 'unstable'}"
 
 
 def _words(
@@ -297,7 +298,7 @@ def _words(
     if exponent == 1.5:
         return f"the orbit goes on for {side}, since the return map has a derivative"
     spectra = [np.linalg.eigvals(each) for each in (jacobian, jacobian - np.outer(beta, slope))]
-    stable = [bool(np.all(np.abs(each) < 1)) for each in spectra]
+    stable = [bool(inside_circle(each)) for each in spectra]
     if exponent == 1.0:
         if np.min(np.abs(spectra[1] - 1)) < UNDECIDED:
             return f"degenerate: an orbit {which} has a multiplier 1, and higher terms of that side decide whether it exists"

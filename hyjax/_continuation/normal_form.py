@@ -30,6 +30,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import inside_circle
 from .._numerics.elimination import solve
 from .._orbit.chain import follow_chain
 from .._results.shown import Shown
@@ -435,7 +436,7 @@ def normal_form(
         rate = complex(of[alpha][0]) / float(unfolding.scale[0])
         rate = rate if kind == "neimark-sacker" else rate.real
     coefficients = _coefficients(kind, form, of, critical)
-    inside = bool(np.all(np.abs(_without(spectrum, critical)) < 1))
+    inside = bool(inside_circle(_without(spectrum, critical)))
     words = _criticality(kind, coefficients, rate, critical, inside, unfolding, v)
     if kind != own:
         words = f"no {own} alone: the multipliers of a {kind} point, of codimension two, are critical here"

@@ -283,7 +283,7 @@ def _eigenvalues_jvp(primals, tangents):
 def inside_circle(values: Any) -> Any:
     """Whether all multipliers, along the last axis of an array of JAX or NumPy, lie inside the unit circle, by more than
     rounding: those of a conservative system lie on it."""
-    return abs(values).max(axis=-1) < 1 - float(np.finfo(values.dtype).eps) ** 0.6
+    return abs(values).max(axis=-1, initial=0) < 1 - float(np.finfo(values.dtype).eps) ** 0.6
 
 
 def set_apart(lap: Shaped[Array, "n n"], last: Shaped[Array, "n k"] | None = None) -> Shaped[Array, "n k"]:

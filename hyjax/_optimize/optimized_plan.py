@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float, Int
 
 from .._numerics.eager import dense_run
-from .._numerics.eigenvalues import eigenvalues
+from .._numerics.eigenvalues import eigenvalues, inside_circle
 from .._numerics.elimination import solver
 from .._numerics.semidefinite import check_positive, closed_loop, stabilizing_cost
 from .._numerics.trees import select
@@ -270,7 +270,7 @@ def _feedback(gait: OptimizedPlan, q: Float[Array, "n n"], r: Float[Array, "m m"
 
     _, gains = jax.lax.scan(gain, closing.T @ cost @ closing, (stages, by_input), reverse=True)
     scales = gait.program.scales
-    sound = jnp.all(jnp.isfinite(gains)) & (jnp.max(jnp.abs(multipliers)) < 1)
+    sound = jnp.all(jnp.isfinite(gains)) & inside_circle(multipliers)
     result = choose((gait.result == RESULTS.successful) & ~sound, RESULTS.not_stabilized, gait.result)
     return PlanFeedback(scales.input[:m, None] * gains / scales.state, multipliers, result)
 

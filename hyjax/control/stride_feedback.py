@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from .._numerics.eager import long_run
-from .._numerics.eigenvalues import eigenvalues
+from .._numerics.eigenvalues import eigenvalues, inside_circle
 from .._numerics.semidefinite import check_positive, discrete_riccati
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
@@ -201,6 +201,6 @@ def _feedback(orbit: PeriodicOrbit, q: Array, r: Array, free: tuple[int, ...]) -
     (a, b), result = stride_derivatives(orbit, free, lambda stride: stride.x)
     p, k = discrete_riccati(a, b, q, r)
     multipliers = eigenvalues(a - b @ k)
-    sound = jnp.all(jnp.isfinite(k)) & (jnp.max(jnp.abs(multipliers)) < 1)
+    sound = jnp.all(jnp.isfinite(k)) & inside_circle(multipliers)
     result = choose((result == RESULTS.successful) & ~sound, RESULTS.not_stabilized, result)
     return StrideFeedback(k, multipliers, a, b, p, orbit, result, free)
