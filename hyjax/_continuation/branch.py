@@ -260,8 +260,9 @@ class Branch(OrbitCurve):
         **Arguments:** `stop`: the bounds `(low, high)` of the parameter, in its own unit, with all these points between them.
         `method`: as for `continuation`.
         **Returns:** those from all points of this branch, and from the swaps of the first 7 that are found. Where several
-        multipliers are 1 at once the first of the point's `daughters` is followed, the others by `switch_branch`. Branches whose
-        first point is not found are left out; others end as their `result` says. `ValueError` for other bounds."""
+        multipliers are 1 at once the first of the point's `daughters` is followed, the others by `switch_branch`; where their
+        directions are undetermined, none. Branches whose first point is not found are left out; others end as their `result`
+        says. `ValueError` for other bounds."""
         if np.shape(stop) != (2,):
             raise ValueError(f"connected: stop={stop!r} must be a pair (low, high).")
         low, high = stop

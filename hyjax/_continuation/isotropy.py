@@ -193,10 +193,42 @@ def _keeps(point: "SpecialPoint", matrix: np.ndarray) -> bool:
     return bool(np.max(np.abs(moved)) <= SAME * size and np.max(np.abs(turned)) <= SAME * np.max(np.abs(jacobian)))
 
 
+def _moved(point: "SpecialPoint", ways: np.ndarray) -> np.ndarray:
+    """Variations of the state just after the closing jump, and of the parameter, from those of the unknowns."""
+    unfolding = point.unfolding
+    after = lambda v: unfolding.problem.closing_jump(
+        unfolding.split(v)[0][0], unfolding.params_at(unfolding.split(v)[1])
+    )
+    states = ways @ np.asarray(jax.jacfwd(after)(point.v)).T / float(unfolding.state_scale)
+    return np.append(states, ways[:, -1:], axis=1)
+
+
+def fixed_axes(point: "SpecialPoint") -> np.ndarray:
+    """The directions in the kernel of a branch point, at right angles to the branch, shape `(axes, count)`, such that a group of
+    `found_symmetries` keeps no other: by the equivariant branching lemma a branch leaves in each."""
+    kernel = np.asarray(point.kernel)
+    moved = _moved(point, kernel)
+    along = kernel @ np.asarray(point.tangent)
+    null = lambda matrix: np.linalg.svd(matrix)[2][int(np.sum(np.linalg.svd(matrix, compute_uv=False) > APART)) :]
+    # In the kernel a symmetry is the matrix A with A moved = moved M', of coefficients in rows.
+    turned = lambda element: np.append(moved[:, :-1] @ element.T, moved[:, -1:], axis=1) @ np.linalg.pinv(moved)
+    group = group_of(found_symmetries(point), point.orbit.x.size)
+    spaces: list[np.ndarray] = []
+    todo = [null((turned(element) - np.eye(len(kernel))).T) for word, element in group if word]
+    while todo:
+        space = todo.pop()
+        onto = space.T @ space
+        if any(np.allclose(onto, each, atol=SAME**0.5) for each in spaces):
+            continue
+        todo += [null(2 * np.eye(len(kernel)) - onto - each) for each in spaces]
+        spaces.append(onto)
+    lines = [null(np.eye(len(kernel)) - onto + np.outer(along, along)) for onto in spaces if round(np.trace(onto)) == 2]
+    return np.concatenate([np.zeros((0, len(kernel))), *lines])
+
+
 def isotropies(point: "SpecialPoint", given: Mapping[str, Array | np.ndarray] | None) -> dict[int, tuple[str, ...]]:
     """See `SpecialPoint.isotropies`; by default of `found_symmetries`."""
     symmetries = found_symmetries(point) if given is None else {name: np.asarray(given[name]) for name in given}
-    unfolding = point.unfolding
     for name, each in symmetries.items():
         if not _keeps(point, each):
             raise ValueError(
@@ -204,15 +236,9 @@ def isotropies(point: "SpecialPoint", given: Mapping[str, Array | np.ndarray] | 
                 "the orbit where it is and commutes with the return Jacobian."
             )
     group = group_of(symmetries, point.orbit.x.size)
-    # Variations of the state just after the closing jump, and of the parameter; at right angles to those of the branch.
-    after = lambda v: unfolding.problem.closing_jump(
-        unfolding.split(v)[0][0], unfolding.params_at(unfolding.split(v)[1])
-    )
     daughters = point.daughters
-    moved = np.concatenate([daughters, np.asarray(point.tangent)[None]])
-    moved = np.append(
-        moved @ np.asarray(jax.jacfwd(after)(point.v)).T / float(unfolding.state_scale), moved[:, -1:], axis=1
-    )
+    # At right angles to those of the branch.
+    moved = _moved(point, np.concatenate([daughters, np.asarray(point.tangent)[None]]))
 
     def across(way: np.ndarray) -> np.ndarray:
         way = way - moved[-1] * (moved[-1] @ way) / (moved[-1] @ moved[-1])

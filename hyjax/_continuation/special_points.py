@@ -45,7 +45,7 @@ from .._system.types import Scalar
 from .curve import Near, PseudoArclength, Stop
 from .grazing import AtTouch, possible_touches, solve_grazing, TOGETHER, Touch, two_fall
 from .invariant_circle import invariant_circles, InvariantCircles
-from .isotropy import APART, isotropies
+from .isotropy import APART, fixed_axes, isotropies
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
 from .normal_form import normal_form, NormalForm
 from .unfolding import Unfolding
@@ -121,8 +121,22 @@ class SpecialPoint(Shown):
         """The directions of the branches that cross at a branch point, in the scaled unknowns `v`, shape `(daughters, k + 1)`,
         each once and without the branch itself: the solutions of $F = 0$ on a small sphere about the point in the
         kernel. None where no branch crosses. Where events in step part, each half of a branch that has another order of events
-        than the other half is a daughter by itself."""
-        return computed_once(_daughters, self) if self.kind == "branch-point" else np.zeros((0, self.v.size))
+        than the other half is a daughter by itself.
+
+        Where the terms of lowest order leave all directions alike, as those of third order do for two equal modes in a system
+        with the symmetry of a hexagon, directions are taken from a wider sphere, up to a tenth of the state's size; where higher
+        orders do not tell them apart there either, those that a symmetry keeps, of the exchanges of labels of `isotropies`, and
+        without one `ValueError`."""
+        if self.kind != "branch-point":
+            return np.zeros((0, self.v.size))
+        if (found := computed_once(found_daughters, self)) is None:
+            raise ValueError(
+                f"daughters: the directions of the branches that leave the branch point at {float(self.value):.10g} are "
+                f"undetermined: up to the distance {WIDER[-1]} of the state's size the solutions next to it differ by rounding, "
+                "and no exchange of coordinates keeps one direction. Break the continuous symmetry, or take its invariants as "
+                "coordinates."
+            )
+        return found
 
     def isotropies(
         self, symmetries: Mapping[str, Float[Array | np.ndarray, "n n"]] | None = None
@@ -271,64 +285,126 @@ def _complex(x: Array) -> Array:
     return x if jnp.iscomplexobj(x) else jax.lax.complex(x, jnp.zeros_like(x))
 
 
-# Of the sphere on which the daughters of a branch point are looked for, in scaled units, and the number of starts for each
-# dimension of the kernel.
-RADIUS, STARTS = 1e-3, 32
+# Of the spheres on which the daughters of a branch point are looked for, in scaled units: the radius, and those for directions
+# that are undetermined there, as errors may turn them by more than this angle. The number of starts for each dimension of the
+# kernel.
+RADIUS, WIDER, TURNED, STARTS = 1e-3, (1e-2, 3e-2, 1e-1), 1e-2, 32
+# Scaled singular values above this are those of directions that terms of the lowest order determine; the largest turn in another
+# one, and the number of turns on a wider sphere, and from there to a smaller one.
+STRONG, TURN, TURNS = 0.03, 0.1, (12, 4)
 
 
-def _daughters(point: SpecialPoint) -> np.ndarray:
+def found_daughters(point: SpecialPoint) -> np.ndarray | None:
+    """See `SpecialPoint.daughters`; None where their directions are undetermined."""
     count = len(point.kernel)
     axes = np.array([each for each in itertools.product((-1, 0, 1), repeat=count) if any(each)], float)
     starts = np.concatenate([axes, np.random.default_rng(0).standard_normal((STARTS * count, count))])
-    starts /= np.linalg.norm(starts, axis=1, keepdims=True)
     kernel, tangent = np.asarray(point.kernel), np.asarray(point.tangent)
+    unit = lambda ways: ways / np.linalg.norm(ways, axis=-1, keepdims=True)
+    inside = unit(kernel @ tangent)
+    # Two halves of one branch may bend to one side: they are told apart at right angles to the known branch.
+    across = lambda ends: ends - np.outer(ends @ inside, inside)
+
+    def ends_of(solve: Callable, unfolding: Unfolding, starts: np.ndarray, *more: Array) -> tuple[np.ndarray, bool]:
+        """The ends beside the known branch, in the kernel, and whether directions are undetermined: on a wider sphere they are
+        where there is none."""
+        u, converged, loose = map(np.asarray, solve(unfolding, point.v, point.kernel, jnp.asarray(unit(starts)), *more))
+        ends = u @ kernel.T
+        kept = converged & (np.linalg.norm(across(ends), axis=1) > APART * np.linalg.norm(ends, axis=1))
+        return ends[kept], np.any(loose[kept]) or (solve is _nearest and not np.any(kept))
+
+    def spread(ends: np.ndarray) -> np.ndarray:
+        """So many of the ends, or these repeatedly, as one program takes."""
+        return ends[np.linspace(0, len(ends) - 1, len(starts) // 2).round().astype(int)]
+
     ends = []
     for unfolding in point.unfolding.orders():
-        u, converged = map(np.asarray, _on_sphere(unfolding, point.v, point.kernel, jnp.asarray(starts)))
-        ends += [(end, unfolding) for end in u[converged] @ kernel.T]
-    inside = kernel @ tangent
-    inside /= np.linalg.norm(inside)
+        radii, turns, wider = jnp.array([RADIUS, *WIDER], point.v.dtype), jnp.array(TURNS), 0
+        first, loose = ends_of(_on_sphere, unfolding, starts, radii[0])
+        here = first
+        # Where the terms of lowest order leave directions alike, those of higher orders count farther from the point.
+        while loose and wider < len(WIDER):
+            wider += 1
+            here, loose = ends_of(_nearest, unfolding, spread(first), radii[wider], turns[0])
+        if loose:
+            lines = fixed_axes(point)
+            here, wider = np.concatenate([lines, -lines]), 1
+        for radius in radii[:wider][::-1]:
+            if len(here):
+                here, _ = ends_of(_nearest, unfolding, spread(here), radius, turns[1])
+        if wider and not len(here):
+            return None
+        ends += [(end, unfolding) for end in here]
     found: list[np.ndarray] = []
     ways: list[tuple[np.ndarray, tuple[str, ...]]] = []
     for end, unfolding in ends:
-        # Two halves of one branch may bend to one side: they are told apart at right angles to the known branch.
-        across = end - inside * (inside @ end)
-        length = np.linalg.norm(across)
-        if length < APART * np.linalg.norm(end):
-            continue
-        across /= length
-        if not any(np.linalg.norm(across - each) < APART for each, _ in ways):
+        (way,) = unit(across(end[None]))
+        if not any(np.linalg.norm(way - each) < APART for each, _ in ways):
             met, number = unfolding.sequence_met(np.asarray(point.v) + RADIUS * end @ kernel), point.orbit.system.number
             if [*map(number, met)] != [*map(number, unfolding.problem.sequence)]:
                 continue
-            opposite = [order for each, order in ways if np.linalg.norm(across + each) < APART]
-            ways.append((across, met))
+            opposite = [order for each, order in ways if np.linalg.norm(way + each) < APART]
+            ways.append((way, met))
             if met not in opposite:
                 found.append(end / np.linalg.norm(end))
     return np.array(found).reshape(-1, count) @ kernel
 
 
-@long_run
-def _on_sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array) -> tuple[Array, Array]:
-    """The solutions of F = 0 at the distance `RADIUS` from a branch point in its kernel, each from a start on the sphere: from
-    the point, in units of the radius; and whether Newton's method found them."""
+def _sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array, radius: Array) -> tuple[Callable, Array]:
+    """The equation of the solutions of F = 0 at the distance `radius` from a branch point in its kernel, from the point, in units
+    of the radius, with its matrix twice; and the rounding of its residual."""
     unfolding = unfolding.rolled()
     # In the kernel F is of second order in the radius, or of third by symmetry; the sphere's equation of order one.
     # From some starts guards are not met in the order of the sequence.
-    size = jnp.nanmax(jax.vmap(lambda u: jnp.max(jnp.abs(unfolding.residual(v + RADIUS * u @ kernel)[0])))(starts))
+    size = jnp.nanmax(jax.vmap(lambda u: jnp.max(jnp.abs(unfolding.residual(v + radius * u @ kernel)[0])))(starts))
     rounding = 10 * sum(unfolding.integrator.tolerances(v.dtype))
     size = jnp.maximum(size, rounding)
-    accept = 1e-6 + rounding / size
+
+    def evaluate(u):
+        residual, dF, _ = unfolding.evaluate(v + radius * u)
+        along = kernel @ u
+        rows = jnp.append(residual / size, (along @ along - 1) / 2)
+        matrix = jnp.concatenate([dF * (radius / size), (along @ kernel)[None]])
+        return rows, matrix, matrix
+
+    return evaluate, rounding / size
+
+
+@long_run
+def _on_sphere(
+    unfolding: Unfolding, v: Array, kernel: Array, starts: Array, radius: Array
+) -> tuple[Array, Array, Array]:
+    """The solutions on a sphere in the kernel, each from a start on it, whether Newton's method found them, and whether errors
+    leave their directions undetermined."""
+    evaluate, rounding = _sphere(unfolding, v, kernel, starts, radius)
 
     def one(start):
-        def evaluate(u):
-            residual, dF, _ = unfolding.evaluate(v + RADIUS * u)
-            along = kernel @ u
-            rows = jnp.append(residual / size, (along @ along - 1) / 2)
-            return rows, jnp.concatenate([dF * (RADIUS / size), (along @ kernel)[None]]), None
+        root = newton(evaluate, start @ kernel, max_iterations=30, accept=1e-6 + rounding)
+        least = jnp.linalg.svd(root.aux, compute_uv=False)[-1]
+        return root.y, root.converged, rounding > TURNED * least
 
-        root = newton(evaluate, start @ kernel, max_iterations=30, accept=accept)
-        return root.y, root.converged
+    return jax.vmap(one)(starts)
+
+
+@long_run
+def _nearest(
+    unfolding: Unfolding, v: Array, kernel: Array, starts: Array, radius: Array, turns: Array
+) -> tuple[Array, Array, Array]:
+    """As `_on_sphere`, where terms of the lowest order leave directions alike: of the steps of Newton's method the parts along
+    these are short, and taken when the others have converged; in directions that errors leave undetermined there is none."""
+    evaluate, rounding = _sphere(unfolding, v, kernel, starts, radius)
+
+    def step(k, at):
+        rows, matrix, _ = evaluate(at[0])
+        left, sizes, right = jnp.linalg.svd(matrix)
+        moves = sizes > jnp.where(k % 3 == 2, rounding / TURNED, STRONG)
+        along = jnp.where(moves, left.T @ rows, 0) / jnp.where(moves, sizes, 1)
+        return at[0] - right.T @ jnp.clip(along, -TURN, TURN), jnp.max(jnp.abs(rows)), sizes[-1]
+
+    def one(start):
+        u, residual, least = jax.lax.fori_loop(0, 3 * turns, step, (start @ kernel, rounding, rounding))
+        loose = rounding > TURNED * least
+        return u, residual <= jnp.where(loose, 1e-6, TURNED * least) + rounding, loose
 
     return jax.vmap(one)(starts)
 

@@ -15,7 +15,7 @@ from .._flow.simulate import simulate
 from .._orbit.level import Family
 from .._orbit.problem import Problem
 from .._orbit.section_search import on_section
-from .._results.shown import is_traced
+from .._results.shown import computed_once, is_traced
 from .._system.system import HybridSystem
 from .._system.types import require_kind
 from ..phase.equilibrium import section_through, size_of
@@ -24,7 +24,7 @@ from .continuation import branch_from, unfolding_of
 from .curve import interval_to, PseudoArclength, raise_branch, Stop
 from .equilibrium_branch import EquilibriumPoint
 from .normal_form import expansion, FORMS
-from .special_points import RADIUS, SpecialPoint
+from .special_points import found_daughters, RADIUS, SpecialPoint
 from .unfolding import Unfolding
 
 # The first point of another branch: the largest amplitudes at a branch point, of which so many are tried, and at a doubling; and
@@ -72,7 +72,8 @@ def switch_branch(
 
     **Returns:** `Branch`, states of shape `(points, n)`, with a `result` as for `continuation`: `stop_not_reached` where the
     branch leads to the other side only. Without points if the first point was not found within `stop`. `ValueError` for a fold, a
-    Neimark-Sacker point or grazing, from which no other branch is followed, and for a daughter that there is not.
+    Neimark-Sacker point or grazing, from which no other branch is followed, for a daughter that there is not, and where the
+    directions of daughters are undetermined, see `point.daughters`.
 
     **Example:**
 
@@ -316,6 +317,8 @@ def crossing_branches(
         met.append(point)
         # The branch beyond is one of these if it ends here too.
         if any(same(point, each) and each.orbit.sequence != point.orbit.sequence for each in points):
+            continue
+        if point.kind == "branch-point" and len(point.kernel) > 2 and computed_once(found_daughters, point) is None:
             continue
         branch = switch_branch(point, stop=stop, method=method, throw=False)
         if branch.curves.started.all():

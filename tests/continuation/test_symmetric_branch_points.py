@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import brentq
 from systems import falling_drops
 
 import hyjax as hj
@@ -284,3 +285,97 @@ def test_drops_with_transitions_of_their_own():
         assert daughter.orbits.sequence[1] == ("right_fallen" if signs[0] > signs[1] else "left_fallen")
         found.add(tuple(signs.tolist()))
     assert len(found) == 7 and len({*found} & {(1, 1), (-1, -1)}) == 1
+
+
+def hexagon(bent: float, stretch: float = 1.0):
+    """z -> z (r - |z|^2) + bent conj(z)^5 of z = x0 + i stretch x1."""
+
+    def each(x, r):
+        a, b = x[0], stretch * x[1]
+        fifth = jnp.stack([a**5 - 10 * a**3 * b**2 + 5 * a * b**4, -5 * a**4 * b + 10 * a**2 * b**3 - b**5])
+        return (r - a**2 - b**2) * x + bent * fifth / jnp.array([1, stretch])
+
+    branch = hj.continuation(equal_maps(2, each), where=lambda r: r, stop=1.2)
+    (point,) = branch.special_points
+    assert point.kind == "branch-point" and abs(point.value - 1) < 1e-12 and len(point.kernel) == 3
+    return branch, point
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bent", [0.3, 0.02])
+def test_directions_that_the_third_order_leaves_alike(bent):
+    """In polar coordinates z = s exp(i a): r = 1 + s^2 - bent s^4 cos 6a, with sin 6a = 0, six axes; the third order allows
+    all."""
+    _, point = hexagon(bent)
+    angles = np.arctan2(point.daughters[:, 1], point.daughters[:, 0]) % np.pi
+    # Up to errors of a hundredth, by which directions count as determined.
+    assert_allclose(np.sort((angles + 0.1) % np.pi), np.arange(6) * np.pi / 6 + 0.1, atol=0.02)
+    for k in np.argsort(angles)[:2]:
+        daughter = hj.switch_branch(point, stop=1.1, daughter=int(k))
+        z = (daughter.x[:, 0] + 1j * daughter.x[:, 1])[daughter.values > 1.05]
+        assert len(z) and np.max(np.abs(np.sin(6 * np.angle(z)))) < 1e-6
+        assert_allclose(
+            daughter.values[-1], 1 + abs(z[-1]) ** 2 - bent * (z[-1] ** 6).real / abs(z[-1]) ** 2, rtol=1e-12
+        )
+
+
+@pytest.mark.slow
+def test_directions_that_no_order_tells_apart():
+    """All directions are alike: that which the exchange of x0 and x1 keeps stands for them. Where the coordinates have different
+    units there is no exchange, and no direction is given."""
+    _, point = hexagon(0.0)
+    assert_allclose(np.abs(point.daughters[:, :2]), [[0.5**0.5] * 2], atol=1e-2)
+    assert point.daughters[0, 0] * point.daughters[0, 1] > 0 and point.isotropies() == {0: ("0 <> 1",)}
+    branch, point = hexagon(0.0, stretch=2.0)
+    with pytest.raises(
+        ValueError, match="directions of the branches that leave the branch point at 1 are undetermined"
+    ):
+        _ = point.daughters
+    assert branch.connected(stop=(0.9, 1.1)) == []
+
+
+def ring(t, x, coupling):
+    q = x[:3]
+    return jnp.append(x[3:], -q - q**3 - coupling * (2 * q - jnp.roll(q, 1) - jnp.roll(q, -1)))
+
+
+def energy(t, x, coupling):
+    q, rate = x[:3], x[3:]
+    return jnp.sum(rate**2 / 2 + q**2 / 2 + q**4 / 4) + coupling / 2 * jnp.sum((q - jnp.roll(q, 1)) ** 2)
+
+
+@pytest.mark.slow
+def test_a_ring_of_three_masses_against_lame():
+    """Three equal masses on cubic springs, coupled in a ring, at first in step: X'' = -X - X^3, X = A cn(u, m) with u = t
+    sqrt(1 + A^2), m = A^2 / (2 + 2 A^2). What differs between them obeys Lame's equation y'' + (h - 6 m sn^2) y = 0 with h =
+    (1 + 3 coupling + 3 A^2) / (1 + A^2), twice; its solutions are periodic at the edges h = 4 + m and h = 2 (1 + m) + 2 sqrt(1 -
+    m + m^2) of its gaps. There two pairs of multipliers are 1, twice within one step of the branch, and with the symmetry of a
+    triangle and of time six branches leave, which the third order does not tell apart."""
+    names = (*(f"x{k}" for k in range(3)), *(f"rate{k}" for k in range(3)))
+    way = hj.Transition("ring", "ring", lambda t, x, p: jnp.sum(x[:3]), lambda t, x, p: x)
+    step = hj.ReturnMap(hj.HybridSystem({"ring": hj.Mode(ring, names)}, (way,)), sequence=("ring",))
+    start = jnp.append(jnp.zeros(3), -jnp.full(3, np.sqrt(0.4 / 3)))
+    orbit = hj.periodic_orbit(step, start, jnp.array(1.1), conserved=energy)
+    branch = hj.continuation(orbit, where=lambda p: p.conserved, stop=0.4)
+    edges = []
+    for edge in (lambda m: 4 + m, lambda m: 2 * (1 + m) + 2 * np.sqrt(1 - m + m**2)):
+        gap = lambda square, edge=edge: edge(square / (2 + 2 * square)) * (1 + square) - 4.3 - 3 * square
+        square = brentq(gap, 0.1, 0.5, xtol=1e-15)
+        edges.append(3 * (square / 2 + square**2 / 4))
+    assert [point.kind for point in branch.special_points] == ["branch-point"] * 2 and branch.unresolved == ()
+    # Rounding over the change of a multiplier by the energy, 1e-2.
+    assert_allclose([float(point.value) for point in branch.special_points], np.sort(edges), rtol=1e-10)
+    for point in branch.special_points:
+        assert len(point.kernel) == 3 and len(point.daughters) == 6
+        # Two masses apart or one, in the plane at right angles to (1, 1, 1).
+        ways = np.sum(point.daughters[:, :6].reshape(6, 2, 3), axis=1)
+        angles = np.arctan2((ways[:, 0] + ways[:, 1] - 2 * ways[:, 2]) / np.sqrt(3), ways[:, 0] - ways[:, 1]) % np.pi
+        assert_allclose(np.sort((angles + 0.1) % np.pi), np.arange(6) * np.pi / 6 + 0.1, atol=0.02)
+        kept = point.isotropies()
+        assert sorted(map(len, kept.values())) == [0, 1]
+        (k,) = (k for k, words in kept.items() if words)
+        few = hj.PseudoArclength(max_points=15)
+        found = hj.switch_branch(point, stop=(0.2, 0.4), daughter=k, method=few, throw=False)
+        x = np.sort(found.x[-1].reshape(2, 3), axis=1)
+        # Rounding of 1e-13 over the fourth power of an amplitude of a tenth, by which other directions are no solutions.
+        assert np.max(np.min(np.diff(x, axis=1), axis=1)) < 1e-8 and np.max(x[:, 2] - x[:, 0]) > 0.01

@@ -150,18 +150,17 @@ def test_parameters_that_do_not_act():
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("angle", [1.0, 1.5, 2.0, 2.5, 3.0])
+@pytest.mark.parametrize("angle", [1.0, 2.0, 3.0])
 def test_a_centre_that_is_not_controlled(angle):
     """A turn, which nothing makes decay: its multipliers have the modulus 1 up to rounding of either sign."""
-    turn = lambda x, p: jnp.stack(
-        [jnp.cos(p[0]) * x[0] - jnp.sin(p[0]) * x[1], jnp.sin(p[0]) * x[0] + jnp.cos(p[0]) * x[1]]
-    )
+    cos, sin = np.cos(angle), np.sin(angle)
+    turn = lambda x: jnp.stack([cos * x[0] - sin * x[1], sin * x[0] + cos * x[1]])
     year = hj.Mode(lambda t, x, p: jnp.append(0 * x[:2], jnp.ones_like(x[2])), ("x", "y", "clock"))
-    reset = lambda t, x, p: jnp.append(turn(x, p) + 0 * p[1], 0 * x[2])
+    reset = lambda t, x, p: jnp.append(turn(x) + 0 * p, 0 * x[2])
     system = hj.HybridSystem({"year": year}, (hj.Transition("year", "year", lambda t, x, p: 1 - x[2], reset),))
     step = hj.ReturnMap(system, sequence=("year",), integrator=CLOCK)
-    orbit = hj.periodic_orbit(step, jnp.zeros(3), jnp.array([angle, 0.0]))
-    found = hj.control.stride_feedback(orbit, where=lambda p: p[1], throw=False)
+    orbit = hj.periodic_orbit(step, jnp.zeros(3), jnp.array(1.0))
+    found = hj.control.stride_feedback(orbit, where=lambda p: p, throw=False)
     assert found.result == RESULTS.not_stabilized
 
 
