@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from .._flow.automaton import Automaton
 from .._flow.check import check_params, check_state, check_system, check_times
+from .._flow.choices import shape_of
 from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators
 from .._numerics.eager import short_run
 from .._optimize.nonlinear_program import NonlinearProgram
@@ -104,10 +105,10 @@ def fit(
     parameters changes no residual; `unmatched_events`, where an event of the data stays far from those of the model, or the model
     has more of a recorded kind, not under `jit`; `optimum_not_found`; or the code of a simulation, such as `no_crossing` where an
     event of the data has none in the model. Under `jit` and `vmap` times that are NaN at the end of a record are no rows; one
-    before the end is `nonfinite`, as is a deviation that is not positive, and times that do not increase are `unmatched_events`.
-    `ValueError` for data that do not fit: the message names the column or the number. A warning, not under `jit`, where residuals
-    are too large for `noise`, or where those of a deviation that is estimated are correlated, as those of an orbit of twice the
-    period, which alternate.
+    before the end is `nonfinite`, as is a deviation that is not positive and finite, and times that do not increase are
+    `unmatched_events`. `ValueError` for data that do not fit: the message names the column or the number; and for a function of
+    `observe` or `x0` with an index out of range. A warning, not under `jit`, where residuals are too large for `noise`, or where
+    those of a deviation that is estimated are correlated, as those of an orbit of twice the period, which alternate.
 
     **Example:**
 
@@ -279,7 +280,7 @@ def _start(
             f"fit: the starts of the records have the shapes {[each.shape for each in numbers]}. Give equal ones."
         )
     for each, own in zip(numbers, params, strict=True):
-        x = eqx.filter_eval_shape(function, each, own) if free else each
+        x = shape_of(function, each, own, what="fit: x0=") if free else each
         x = check_state(jnp.zeros(x.shape, x.dtype) if free else x, system.mode(mode).dimension, mode)
         integrator.tolerances(x.dtype)
         system = check_system(system, check_times(t0, x.dtype, "fit", "t0", 0), x, own)

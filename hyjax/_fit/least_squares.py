@@ -447,7 +447,7 @@ def solve(problem: FitProblem, free: Free, max_steps: int, reverse: bool, bounde
         damping, growth = _next_damping(search, jnp.where(first, 0.5, part), cost, better)
 
         part, limit = jnp.where(last(search), EXACT, ROUGH), jnp.where(last(search), SMALL, 1e-2)
-        least = part**2 * cost + jnp.where(last(search), finest, 0) ** 2
+        least = part**2 * cost + finest**2
         lost = (search.tried + 1 >= max_steps) | (damping > 1 / LEAST) | ~jnp.isfinite(jnp.sum(at.r))
         ends = lost | (better & ~first & (search.expected <= least) & (search.damping <= limit))
         weight = weights[jnp.minimum(search.stage, stages - 1)]

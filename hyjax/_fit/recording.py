@@ -242,8 +242,8 @@ def _check_times(time: Array | np.ndarray, start: float) -> None:
 
 def code_of_record(record: Recording, start: Any) -> RESULTS:
     """The code of the numbers of a record that are traced, and so were not checked: `nonfinite` for a time that is not finite
-    before one that is, or is infinite, and for a deviation that is not positive; `unmatched_events` for a time before that of the
-    row above, or before the start."""
+    before one that is, or is infinite, and for a deviation that is not positive and finite; `unmatched_events` for a time before
+    that of the row above, or before the start."""
     time, sizes = jnp.asarray(record.values[:, 0]), jnp.asarray(record.weights)
     finite = jnp.isfinite(time)
     hole = jnp.any(jnp.isinf(time)) | ~finite[0] | jnp.any(finite[1:] & ~finite[:-1])
@@ -300,10 +300,11 @@ def _weights(noise: Any, name: str, used: list[str], column: Array | np.ndarray,
         raise ValueError(f"fit: noise={noise!r} of {name!r} must be a number, or one for each row.") from None
     if deviation.shape not in ((), (rows,)):
         raise ValueError(f"fit: noise= of {name!r} has the shape {deviation.shape}, and the record {rows} rows.")
-    if xp is np and not np.all(deviation > 0):
-        raise ValueError(f"fit: noise={noise} of {name!r} must be positive.")
+    right = (deviation > 0) & xp.isfinite(deviation)
+    if xp is np and not np.all(right):
+        raise ValueError(f"fit: noise={noise} of {name!r} must be positive and finite.")
     # A weight of zero would be that of a row without a measurement.
-    return xp.broadcast_to(xp.where(deviation > 0, 1 / deviation, np.nan), (rows,))
+    return xp.broadcast_to(xp.where(right, 1 / deviation, np.nan), (rows,))
 
 
 def ways_of(label: Any, system: HybridSystem) -> Bool[np.ndarray, " ways"]:

@@ -20,6 +20,7 @@ from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.results import numbered_code, RESULTS
 from .._system.system import HybridSystem, Mode, of_member
 from .._system.types import Flag, Params, Scalar, State, Time
+from .choices import shape_of
 from .integrate import Arrival, Entry, integrate
 from .integrator import Integrators
 from .joint import own_params
@@ -330,7 +331,8 @@ def functions_by_mode(
     for name, fn in ways.items():
         if not callable(fn):
             raise ValueError(f"{label} of mode {name!r} must be a function, not {fn!r}.")
-        out = eqx.filter_eval_shape(fn, t, jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype), *more)
+        x = jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype)
+        out = shape_of(fn, t, x, *more, what=f"{label} of mode {name!r}")
         if getattr(out, "shape", None) != shape:
             raise ValueError(f"{label} returns shape {getattr(out, 'shape', out)} in mode {name!r}, {needs}.")
     return eqx.Partial(value_by_mode, tuple((mode.dimension, ways[name]) for name, mode in system.modes.items()))

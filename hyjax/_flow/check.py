@@ -16,7 +16,7 @@ from .._results.working import warn
 from .._system.every import Clock
 from .._system.system import HybridSystem, Transition
 from .._system.types import Params, State, Time
-from .choices import is_key, jumps_of
+from .choices import check_indices, is_key, jumps_of, shape_of
 from .integrator import Integrators
 
 
@@ -129,7 +129,8 @@ def check_system(system: HybridSystem, t: Time, x: State, params: Params) -> Hyb
 
 
 def check_mode(system: HybridSystem, name: str, t: Time, x: State | jax.ShapeDtypeStruct, params: Params) -> None:
-    """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape or dtype.
+    """`ValueError` where a function of a mode, or of a transition that leaves the mode, returns a wrong shape or dtype, or has an
+    index out of range.
 
     A warning, once for each function, where its value jumps by a choice of its own, of which derivatives know nothing. A mode
     that was right for arguments of the same shapes and dtypes is not looked at again.
@@ -261,7 +262,7 @@ def _shape_of(
         known = _known_functions.get(key)
     except TypeError:
         # A function that has no hash is traced at every call.
-        return eqx.filter_eval_shape(fn, t, x, params)
+        return shape_of(fn, t, x, params, what=what)
     if known is None:
 
         def value(*leaves):
@@ -273,6 +274,7 @@ def _shape_of(
 
         shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=_kind(leaf)[2]) for leaf in leaves]
         program, known = jax.make_jaxpr(value, return_shape=True)(*shapes)
+        check_indices(program, what)
         _remember(_known_functions, key, known)
         if jumps and (places := jumps_of(program, *leaves, through_zero=jumps is _GUARD_JUMPS, held=held)):
             warn(f"{what} jumps at {', '.join(places)}. {jumps}")

@@ -3,7 +3,7 @@ r"""Choices that a function makes by time or state, and at which its value jumps
 `jnp.where(x < 1, 1.0, 2.0)` and `jnp.sign(x)` have the right values, but JAX differentiates the branch taken: the derivatives
 of a flow lack the saltation at $x = 1$, where a mode with a guard has it. Whether a value jumps cannot be read off a program:
 that of `jnp.where(x > 0, x**2, 0.0)` does not. So the program says where a real number becomes a discrete one, and numbers say
-whether the function's value jumps there.
+whether the function's value jumps there. The program also says where an index is out of range.
 """
 
 import functools as ft
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
@@ -109,6 +110,69 @@ def jumps_of(
                     each, centre, len(owners), draw, float(jnp.finfo(dtype).eps), through_zero
                 )
     return [_described(each) for each in dict.fromkeys(owners[i] for i in sorted(jumping))]
+
+
+def shape_of(fn: Callable, *args: Any, what: str) -> Any:
+    """The type of a function's value. `ValueError`, which begins with `what`, for an index out of range: see `check_indices`."""
+    program, kind, static = eqx.filter_make_jaxpr(fn)(*args)
+    check_indices(program, what)
+    return eqx.combine(kind, static)
+
+
+def check_indices(program: ClosedJaxpr, what: str) -> None:
+    """`ValueError`, which begins with `what`, where an array has no entry at an index that does not depend on inputs: JAX would
+    read the nearest entry, and write none. Not found: among an array of indices."""
+    if wrong := _out_of_range(program.jaxpr, program.consts, [None] * len(program.jaxpr.invars), ("unknown", 0)):
+        index, shape, at = wrong
+        raise ValueError(f"{what} has the index {index} of an array of shape {shape} at {_described(at)}.")
+
+
+# What JAX makes of an index, by NumPy, which compiles nothing.
+_OF_INDEX = {
+    "lt": np.less,
+    "add": np.add,
+    "select_n": lambda which, *ways: np.choose(np.asarray(which, int), ways),
+    "convert_element_type": np.asarray,
+    "broadcast_in_dim": np.atleast_1d,
+    "concatenate": lambda *parts: np.concatenate(parts),
+}
+
+
+def _is_index(value: Any) -> bool:
+    """Whether a value is known, and a whole number, or an array of these, or of conditions."""
+    if isinstance(value, jax.core.Tracer) or not hasattr(value, "dtype"):
+        return isinstance(value, int)
+    return jnp.issubdtype(value.dtype, jnp.integer) or jnp.issubdtype(value.dtype, jnp.bool_)
+
+
+def _out_of_range(
+    jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Any], caller: Choice
+) -> tuple[tuple[int, ...], tuple[int, ...], Choice] | None:
+    """An index out of range, the shape of its array, and the place. **Arguments:** `inputs`: `None` where unknown."""
+    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *inputs], strict=True))
+    read = lambda atom: atom.val if isinstance(atom, Literal) else env.get(atom)
+    for equation in jaxpr.eqns:
+        known, name = list(map(read, equation.invars)), equation.primitive.name
+        shape = getattr(equation.invars[0].aval, "shape", ()) if equation.invars else ()
+        if name == "dynamic_slice" and all(map(_is_index, known[1:])):
+            index, axes, sizes = known[1:], range(len(shape)), equation.params["slice_sizes"]
+        elif name.startswith("scatter") and _is_index(known[1]) and np.ndim(known[1]) == 1:
+            numbers = equation.params["dimension_numbers"]
+            index, axes = known[1], numbers.scatter_dims_to_operand_dims
+            sizes = [int(axis in numbers.inserted_window_dims) for axis in range(len(shape))]
+        else:
+            index, axes, sizes = (), (), ()
+        if any(not 0 <= k <= shape[axis] - sizes[axis] for k, axis in zip(index, axes, strict=True)):
+            return tuple(map(int, index)), shape, _place(equation) or caller
+        if name in _OF_INDEX and all(map(_is_index, known)) and equation.outvars[0].aval.shape in ((), (len(known),)):
+            env[equation.outvars[0]] = _OF_INDEX[name](*known)
+        called = _called(equation)
+        parts = [(called.jaxpr, called.consts, known)] if called else [
+            (part, [None] * len(part.constvars), [None] * len(part.invars)) for part in _inner(equation)
+        ]  # fmt: skip
+        if wrong := next(filter(None, (_out_of_range(*each, _place(equation) or caller) for each in parts)), None):
+            return wrong
+    return None
 
 
 def _described(choice: Choice) -> str:

@@ -1,6 +1,7 @@
 """Functions whose value jumps by a choice of their own: a warning, once, that names the line; and none where nothing jumps."""
 
 import inspect
+import re
 import warnings
 
 import equinox as eqx
@@ -228,6 +229,47 @@ def test_resets_and_guards():
     (message,) = of(through, same)
     assert "The guard of transition 'only' -> 'only' jumps at test_choices.py:" in message and "armed=" in message
     assert of(below, same) == []
+
+
+INDICES = {
+    "read": (lambda t, x, p: x[7], "(7,)"),
+    "from the end": (lambda t, x, p: x[-3], "(-1,)"),
+    "of parameters": (lambda t, x, p: (p * TABLE)[4], "(4,)"),
+    "of a matrix": (lambda t, x, p: jnp.outer(x, x)[1, 2], "(1, 2)"),
+    "a row": (lambda t, x, p: jnp.outer(x, x)[:, 2][0], "(0, 2)"),
+    "an index of JAX": (lambda t, x, p: x[jnp.array(2)], "(2,)"),
+    "written": (lambda t, x, p: x.at[2].set(0.0)[0], "(2,)"),
+    "added in a matrix": (lambda t, x, p: jnp.outer(x, x).at[2, 0].add(1.0)[0, 0], "(2, 0)"),
+    "in a call": (lambda t, x, p: jax.jit(lambda y: y[2])(x), "(2,)"),
+    "in a branch": (lambda t, x, p: jax.lax.cond(x[0] > 0, lambda: x[2], lambda: x[0]), "(2,)"),
+    "of a derivative": (lambda t, x, p: jax.grad(lambda y: y[2] ** 2)(x)[0], "(2,)"),
+}
+# In range, computed, meant, or of no array of the state.
+IN_RANGE = {
+    "ends": lambda t, x, p: x[1] + x[-2] + x.at[-1].set(1.0)[0] + x[jnp.array(-2)] + jnp.outer(x, x)[1, -2],
+    "slices": lambda t, x, p: jnp.sum(x[:7]) + jnp.sum(x.at[1:7].set(0.0)),
+    "computed": lambda t, x, p: TABLE[jnp.clip(jnp.asarray(p, int), 0, 9)] * x[0],
+    "a loop": lambda t, x, p: jax.lax.fori_loop(0, 2, lambda i, total: total + x[i], 0.0),
+    "a random number": lambda t, x, p: jax.random.normal(jax.random.key(0), (3,))[2] * x[0],
+    "a batch": lambda t, x, p: jnp.sum(jax.vmap(lambda y: x.at[1].set(y)[0])(TABLE)),
+    "a choice of numbers": lambda t, x, p: jax.lax.select_n(jnp.int32(2), *3 * [x])[0],
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_an_index_out_of_range(name):
+    """JAX reads the nearest entry, and writes none: each call is refused, with the line."""
+    term, index = INDICES[name]
+    line = inspect.getsourcelines(term)[1]
+    what = re.escape(f"The vector_field of mode 'only' has the index {index} of an array of shape ")
+    for traced in (False, True):
+        with pytest.raises(ValueError, match=rf"{what}\(.*\) at test_choices.py:{line} \("):
+            of_field(term, traced)
+
+
+@pytest.mark.parametrize("name", IN_RANGE)
+def test_an_index_in_range(name):
+    of_field(IN_RANGE[name])
 
 
 def test_forces_of_a_mechanism():
