@@ -34,6 +34,7 @@ from .surfaces import (
     limits_of,
     Mask,
     no_surfaces,
+    repeated_guards,
     Start,
     Surfaces,
     ways_of,
@@ -174,6 +175,17 @@ class Automaton(eqx.Module):
         flowing = [mode if flows else None for mode, flows in self._flowing]
         counts = [0 if mode is None else limits_of(mode, t, z[: mode.dimension], params) for mode in flowing]
         limits = max(counts)
+        surfaces = self._surfaces((t, params, owed))
+        repeated = [
+            None
+            if mode is None
+            else repeated_guards(mode, each, [self.system.transitions[i] for i in self.system.leaving(name)])
+            for mode, each, name in zip(flowing, counts, self.names, strict=True)
+        ]
+        if limits and all(rows is not None for rows, each in zip(repeated, counts, strict=True) if each):
+            rows = [np.zeros(0, bool) if each is None else each for each in repeated]
+            table = np.array([np.pad(each, (0, surfaces.count - each.size)) for each in rows])
+            return surfaces.within_guards(lambda args: jnp.asarray(table)[args[0]])
 
         def inside(way, t, z, params):
             if way is None:
@@ -185,7 +197,7 @@ class Automaton(eqx.Module):
         limited = zip(flowing, counts, strict=True)
         ways = [(mode.dimension, mode.domain) if mode is not None and count else None for mode, count in limited]
         guarded = [0 if mode is None else guarded_limits(mode) for mode in flowing]
-        return self._surfaces((t, params, owed)).within(
+        return surfaces.within(
             limits,
             lambda t, z, args: switched(args[0], ways, inside, t, z, args[1]),
             lambda args: jnp.array(guarded)[args[0]],

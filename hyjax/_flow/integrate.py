@@ -85,8 +85,12 @@ def integrate(
         surfaces = dataclasses.replace(surfaces, values=values, unlimited=None)
     straightforward = exact = linear(surfaces, t0, x0, args)
     if without_limits is not None and not straightforward:
-        guards = eqx.filter_closure_convert(without_limits.values, t0, x0, args)
-        exact = linear(Surfaces(without_limits.count, guards, without_limits.armed), t0, x0, args)
+        values = eqx.filter_closure_convert(without_limits.values, t0, x0, args)
+        guards = dataclasses.replace(without_limits, values=values)
+        exact = linear(guards, t0, x0, args)
+        if surfaces.repeated is not None:
+            # The least of linear guards, which show where it turns, counts as one of them.
+            surfaces, straightforward = dataclasses.replace(surfaces, unlimited=guards), exact
 
     again, plain = integrator.loop != "lax", isinstance(integrator.adjoint, PlainForward)
     straight, short_step = stretches(takes_stiff(integrator.solver), integrator.fixed, exact, x0.dtype)

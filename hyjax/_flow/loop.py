@@ -202,8 +202,8 @@ def _with_leeway(
     if not surfaces.limits:
         return surfaces, g, noise, error
     beyond = noise + 8 * (error - noise) + 64 * float(jnp.finfo(x.dtype).eps) * jnp.abs(g)
-    beyond = jnp.where(surfaces.is_limit & jnp.isfinite(beyond), beyond, 0)
-    return surfaces.moved(beyond), g + beyond, jnp.where(surfaces.is_limit, 0, noise), error
+    surfaces, g = surfaces.moved(jnp.where(jnp.isfinite(beyond), beyond, 0), g, args)
+    return surfaces, g, jnp.where(surfaces.is_limit, 0, noise), error
 
 
 def _unless_outside(surfaces: Surfaces, g: Guards, x: State, end: Ending) -> Ending:

@@ -35,7 +35,8 @@ class Surfaces(eqx.Module):
     **Attributes:** `values`: with a fourth argument, the number of a guard, only that guard has derivatives. `limits`: how
     many of the last guards are the components of the mode's domain, `inside`, which have no transition. `guarded`: how many of
     these, the first, are left only after a guard has fallen, a function of `args`. `unlimited`: without the limits, if known.
-    `at_once`: which guards fire also where the flow begins, `clocks`: which are clocks, functions of `args`; `None` if none is.
+    `at_once`: which guards fire also where the flow begins, `clocks`: which are clocks, `repeated`: of which the only limit is
+    the least (see `within_guards`), functions of `args`; `None` if none is.
     """
 
     count: int = eqx.field(static=True)
@@ -47,6 +48,7 @@ class Surfaces(eqx.Module):
     unlimited: "Surfaces | None" = None
     at_once: Callable[[PyTree], Mask] | None = None
     clocks: Callable[[PyTree], Mask] | None = None
+    repeated: Callable[[PyTree], Mask] | None = None
 
     @property
     def is_limit(self) -> np.ndarray:
@@ -76,15 +78,41 @@ class Surfaces(eqx.Module):
             always = jnp.ones(limits, bool)
             return jnp.concatenate([self.armed(t, x, args), always]) if self.count else always
 
+        alone = self if self.count else None
+        return Surfaces(self.count + limits, values, armed, limits, domain, guarded, alone, *self._flags(limits))
+
+    def within_guards(self, repeated: Callable[[PyTree], Mask]) -> "Surfaces":
+        """These guards, followed by one limit of a domain that is the same function as the `repeated` guards: the least of them.
+
+        It is left only after a guard has fallen, and where that is inside a step, the guard itself shows it.
+        """
+
+        def values(t, x, args, only=None):
+            guards = self.values(t, x, args, only)
+            # The limit has the derivatives of all of them.
+            every = guards if only is None else self.values(t, x, args)
+            return jnp.append(guards, least_of(every, repeated(args)))
+
+        armed = lambda t, x, args: jnp.append(self.armed(t, x, args), True)
+        return Surfaces(self.count + 1, values, armed, 1, None, lambda args: 1, self, *self._flags(1), repeated)
+
+    def _flags(self, limits: int) -> list[Callable[[PyTree], Mask] | None]:
+        """`at_once` and `clocks`, also of limits."""
+
         def extended(flags):
             return None if flags is None else lambda args: jnp.concatenate([flags(args), jnp.zeros(limits, bool)])
 
-        alone, flags = self if self.count else None, (extended(self.at_once), extended(self.clocks))
-        return Surfaces(self.count + limits, values, armed, limits, domain, guarded, alone, *flags)
+        return [extended(self.at_once), extended(self.clocks)]
 
-    def moved(self, by: Guards) -> "Surfaces":
-        """The same surfaces with other zeros: `by` is added to the values."""
-        return dataclasses.replace(self, values=lambda *inputs: self.values(*inputs) + by, unlimited=None)
+    def moved(self, by: Guards, g: Guards, args: PyTree) -> tuple["Surfaces", Guards]:
+        """The same surfaces, and their values `g`, with `by` added to those of the limits, or of the guards that they repeat."""
+        guards = self.unlimited
+        if self.repeated is None or guards is None:
+            by = jnp.where(self.is_limit, by, 0)
+            return dataclasses.replace(self, values=lambda *inputs: self.values(*inputs) + by, unlimited=None), g + by
+        by, chosen = by[:-1], self.repeated(args)
+        with_least = lambda values: jnp.append(values, least_of(values + by, chosen))
+        return dataclasses.replace(self, values=lambda *inputs: with_least(guards.values(*inputs))), with_least(g[:-1])
 
     def value(self, k: Int[Array, ""], t: Time, x: State, args: PyTree) -> Scalar:
         """Guard number `k`; the first for a negative number."""
@@ -153,6 +181,11 @@ def armed_of(ways: Sequence[Way], t: Time, x: State, params: Params) -> list[Mas
     return flags
 
 
+def least_of(guards: Guards, chosen: Mask) -> Scalar:
+    """The least of the guards that are chosen; 1 if none is."""
+    return jnp.where(jnp.any(chosen), jnp.min(jnp.where(chosen, guards, jnp.inf)), 1)
+
+
 def no_surfaces() -> Surfaces:
     """No guards, for a flow whose guards are ignored."""
     return Surfaces(0, lambda t, x, args: jnp.zeros(0), lambda t, x, args: jnp.zeros(0, bool))
@@ -161,6 +194,13 @@ def no_surfaces() -> Surfaces:
 def limits_of(mode: Mode, t: Time, x: State, params: Params) -> int:
     """The number of components of a mode's domain; 0 without one."""
     return 0 if mode.domain is None else math.prod(np.shape(eqx.filter_eval_shape(mode.domain, t, x, params)))
+
+
+def repeated_guards(mode: Mode, limits: int, transitions: Sequence[Transition]) -> np.ndarray | None:
+    """Which guards of the transitions that leave a mode are its domain, of `limits` components; `None` where it is another
+    function, or of few components."""
+    alike = [limits > MOST_PARTS and each.guard is mode.domain for each in transitions]
+    return np.repeat(alike, [each._members or 1 for each in transitions]) if any(alike) else None
 
 
 def guarded_limits(mode: Mode) -> int:
@@ -252,12 +292,14 @@ def rounding(
     inputs = jnp.append(t, x)
     relative = unit * jnp.abs(inputs)
     moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
-    at = lambda inputs: surfaces.values(inputs[0], inputs[1:], args)
-    if _in_directions(inputs, surfaces.count):
-        values, changes = _changes(at, surfaces.count, inputs, relative, moves)
+    # A limit that repeats guards has their rounding.
+    known = surfaces if surfaces.repeated is None or surfaces.unlimited is None else surfaces.unlimited
+    count, at = known.count, lambda inputs: known.values(inputs[0], inputs[1:], args)
+    if _in_directions(inputs, count):
+        values, changes = _changes(at, count, inputs, relative, moves)
         noise, error = map(absolute_sum, changes)
     else:
-        values, (change,) = _changes(at, surfaces.count, inputs, moves)
+        values, (change,) = _changes(at, count, inputs, moves)
         change = jnp.abs(change)
         if (inside := surfaces.inside) is not None:
             # A limit such as the larger of two numbers may have a kink here, and change only where an input moves the other way.
@@ -277,7 +319,8 @@ def rounding(
     own = lambda: jnp.where(small, _own_rounding(jax.vmap(at)(inputs + line)), 0)
     more_noise = jax.lax.cond(eqxi.unvmap_any(small), own, lambda: jnp.zeros_like(noise))
     more_noise = jnp.maximum(more_noise - noise, 0)
-    return noise + more_noise, error + more_noise
+    noise, error = (jnp.pad(each + more_noise, (0, surfaces.count - count)) for each in (noise, error))
+    return noise, error
 
 
 def _along_a_line(x: State) -> Float[Array, "points inputs"]:
