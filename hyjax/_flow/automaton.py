@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._numerics.programs import once
-from .._numerics.trees import select
+from .._numerics.trees import MOST_PARTS, select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.results import numbered_code, RESULTS
 from .._system.system import HybridSystem, Mode, of_member
@@ -176,15 +176,14 @@ class Automaton(eqx.Module):
         counts = [0 if mode is None else limits_of(mode, t, z[: mode.dimension], params) for mode in flowing]
         limits = max(counts)
         surfaces = self._surfaces((t, params, owed))
+        # Of each mode with limits, the guards that its domain repeats.
+        leaving = lambda name: [self.system.transitions[i] for i in self.system.leaving(name)]
         repeated = [
-            None
-            if mode is None
-            else repeated_guards(mode, each, [self.system.transitions[i] for i in self.system.leaving(name)])
+            repeated_guards(mode, leaving(name)) if mode is not None and each else np.zeros(0, bool)
             for mode, each, name in zip(flowing, counts, self.names, strict=True)
         ]
-        if limits and all(rows is not None for rows, each in zip(repeated, counts, strict=True) if each):
-            rows = [np.zeros(0, bool) if each is None else each for each in repeated]
-            table = np.array([np.pad(each, (0, surfaces.count - each.size)) for each in rows])
+        if limits > MOST_PARTS and all(rows.any() == bool(each) for rows, each in zip(repeated, counts, strict=True)):
+            table = np.array([np.pad(rows, (0, surfaces.count - rows.size)) for rows in repeated])
             return surfaces.within_guards(lambda args: jnp.asarray(table)[args[0]])
 
         def inside(way, t, z, params):

@@ -23,7 +23,6 @@ from .surfaces import (
     limits_of,
     Mask,
     no_surfaces,
-    repeated_guards,
     Start,
     Surfaces,
     ways_of,
@@ -103,12 +102,7 @@ def _run_within(system: HybridSystem, mode: str, t: Time, x: State, params: Para
     each = system.mode(mode)
     inside = lambda t, x, params: jnp.ravel(jnp.asarray(each.domain(t, x, params), x.dtype))  # pyright: ignore
     guarded = lambda params: guarded_limits(each)
-    surfaces, limits = surfaces_of(system, mode, (t, params, None)), limits_of(each, t, x, params)
-    repeated = repeated_guards(each, limits, [system.transitions[i] for i in system.leaving(mode)])
-    if repeated is None:
-        surfaces = surfaces.within(limits, inside, guarded)
-    else:
-        surfaces = surfaces.within_guards(lambda params: jnp.asarray(repeated))
+    surfaces = surfaces_of(system, mode, (t, params, None)).within(limits_of(each, t, x, params), inside, guarded)
     found = _run(surfaces, system, mode, t, x, params, integrator)
     found = known_where(found.result == RESULTS.successful, found)
     if not hasattr(each.domain, "refusal"):

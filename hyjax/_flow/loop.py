@@ -23,7 +23,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PyTree
 
 from .._numerics.one_kernel import in_one_kernel
-from .._numerics.trees import Parts, parts_of, select, whole, without_tangents
+from .._numerics.trees import MOST_PARTS, Parts, parts_of, select, whole, without_tangents
 from .._system.types import Flag, Scalar, State, Time
 from .crossing import (
     Bracket,
@@ -287,15 +287,21 @@ def _sinking(course: Course) -> Callable[..., tuple[Flag, Scalar] | None]:
     def sinking(now: Progress, end: GuardValues) -> tuple[Flag, Scalar] | None:
         if now.resting is None:
             return None
-        depth, least = -end.g, _depth(course, now)
-        falling = jnp.maximum(-course.start.r, 0) * (now.last.t - course.t0 + end.dt)
-        sinks = now.resting & (depth > 2 * falling + least)
-        # The depth grows with a power of the time. Of several guards, the deepest and the least power.
-        deep = sinks & (depth > 64 * least)
-        deepest = jnp.max(jnp.where(deep, depth / least, 0))
-        power = jnp.clip(jnp.min(jnp.where(deep, end.dt * end.r / end.g, 16)), 1, 16)
-        shorter = end.dt * jnp.clip((8 / deepest) ** (1 / power), 1e-3, 0.5)
-        return jnp.any(sinks), jnp.where(deepest > 0, shorter, 0)
+        resting, at_rest = now.resting, lambda: (jnp.array(False), jnp.zeros_like(end.dt))
+
+        def looked_at():
+            depth, least = -end.g, _depth(course, now)
+            falling = jnp.maximum(-course.start.r, 0) * (now.last.t - course.t0 + end.dt)
+            sinks = resting & (depth > 2 * falling + least)
+            # The depth grows with a power of the time. Of several guards, the deepest and the least power.
+            deep = sinks & (depth > 64 * least)
+            deepest = jnp.max(jnp.where(deep, depth / least, 0))
+            power = jnp.clip(jnp.min(jnp.where(deep, end.dt * end.r / end.g, 16)), 1, 16)
+            shorter = end.dt * jnp.clip((8 / deepest) ** (1 / power), 1e-3, 0.5)
+            return jnp.any(sinks), jnp.where(deepest > 0, shorter, 0)
+
+        # Of many guards few rest, if any.
+        return jax.lax.cond(eqxi.unvmap_any(resting), looked_at, at_rest) if resting.size > MOST_PARTS else looked_at()
 
     return sinking
 

@@ -196,11 +196,10 @@ def limits_of(mode: Mode, t: Time, x: State, params: Params) -> int:
     return 0 if mode.domain is None else math.prod(np.shape(eqx.filter_eval_shape(mode.domain, t, x, params)))
 
 
-def repeated_guards(mode: Mode, limits: int, transitions: Sequence[Transition]) -> np.ndarray | None:
-    """Which guards of the transitions that leave a mode are its domain, of `limits` components; `None` where it is another
-    function, or of few components."""
-    alike = [limits > MOST_PARTS and each.guard is mode.domain for each in transitions]
-    return np.repeat(alike, [each._members or 1 for each in transitions]) if any(alike) else None
+def repeated_guards(mode: Mode, transitions: Sequence[Transition]) -> np.ndarray:
+    """Which guards of the transitions that leave a mode are the same function as its domain."""
+    alike = np.array([each.guard is mode.domain for each in transitions], bool)
+    return np.repeat(alike, np.array([each._members or 1 for each in transitions], int))
 
 
 def guarded_limits(mode: Mode) -> int:

@@ -148,6 +148,48 @@ def test_collisions_at_one_time_pass_where_they_commute():
     assert met.result == hj.RESULTS.simultaneous_guards
 
 
+MANY = 20
+
+
+def gap(t, x, params):
+    return 1 - x
+
+
+@pytest.fixture(scope="module")
+def towers():
+    """Coordinates that rise at their own rates to 1, and fall by 1 there, but for the one that `params` names; their domain is
+    the guard, and the same by another name."""
+    rise = lambda t, x, params: params[0] * jnp.linspace(1, 1.95, MANY)
+    armed = lambda t, x, params: jnp.arange(float(MANY)) != params[1]
+    fall = hj.Transition("m", "m", guard=gap, reset=lambda t, x, params, i: x.at[i].add(-1), armed=armed)
+    names = tuple(f"x{k}" for k in range(MANY))
+    systems = [
+        hj.HybridSystem({"m": hj.Mode(rise, names, domain=each)}, (fall,)) for each in (gap, lambda *at: gap(*at))
+    ]
+    solved = lambda system, x0, params: ran(system, x0, 0.7, params, 40, throw=False)
+    along = lambda system, x0, params: jax.jvp(lambda p: solved(system, x0, p).x, (params,), (jnp.array([1.0, 0.0]),))[
+        1
+    ]
+    return [jax.jit(lambda x0, params, s=s: (solved(s, x0, params), along(s, x0, params))) for s in systems]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("start", [None, 1.2, 1.0, 1 - 1e-15])
+@pytest.mark.parametrize(("speed", "dead"), [(1.0, -1), (1.0, 3), (-1.0, 3)])
+def test_a_domain_that_is_its_guards_is_left_where_another_is(towers, start, speed, dead):
+    """Also where a guard that is not armed has fallen, and where a flow begins on or beyond a surface."""
+    x0 = jnp.asarray(np.random.default_rng(0).uniform(0, 0.9, MANY)).at[3].set(0.5 if start is None else start)
+    (one, slope), (other, other_slope) = (run(x0, jnp.array([speed, dead])) for run in towers)
+    assert one.result == other.result and one.jumps == other.jumps
+    left = start == 1.2 or (speed > 0 and (start is not None or dead == 3))
+    assert (one.result == hj.RESULTS.outside_domain) == left
+    if start is None and left:
+        assert_allclose(one.t, 0.5 / 1.15, rtol=1e-14)
+    assert_allclose(one.t, other.t, rtol=1e-14, atol=1e-15)
+    assert_allclose(one.x, other.x, atol=1e-14)
+    assert_allclose(slope, other_slope, atol=1e-14)
+
+
 @pytest.mark.medium
 def test_armed_of_a_family():
     """Of neurons of one state the first fires: `armed` of shape (k,) chooses; of shape () it is for all."""
