@@ -38,7 +38,9 @@ def may_turn(start: GuardValues, up: Mask, end: GuardValues, seen: Mask) -> Flag
     side = jnp.where(up, 1, -1).astype(start.g.dtype)
     ra, rb, rise = side * start.r * end.dt, side * end.r * end.dt, side * (end.g - start.g)
     valley = (ra < 0) & (rb >= 0)
-    winding = (ra * rb >= 0) & (jnp.maximum(jnp.abs(ra), jnp.abs(rb)) > 3 * jnp.abs(rise))
+    # Rates of one sign, which is another than that of the rise, or steeper.
+    steep = jnp.maximum(jnp.abs(ra), jnp.abs(rb)) > 3 * jnp.abs(rise)
+    winding = (ra * rb >= 0) & (steep | (ra * rise < 0) | (rb * rise < 0))
     return jnp.any((valley | winding) & seen)
 
 

@@ -128,3 +128,29 @@ def test_events_are_the_same_in_fewer_steps(monkeypatch):
     np.testing.assert_allclose(t, others[0], rtol=0, atol=1e-11)
     np.testing.assert_allclose(x, others[1], rtol=0, atol=1e-11)
     assert np.all(steps <= others[2]) and np.any(steps < others[2])
+
+
+def test_a_guard_that_dips_before_a_steep_rise_or_after_a_steep_fall():
+    """A step of a cubic, of which rates at the ends and the rise do not have one sign, although the rates are no steeper than
+    three times the rise. One at a time: in a batch all lanes are searched where one is."""
+    rise_rate = lambda t, x, jerk: jnp.stack([x[1], x[2], jerk])
+    fall = hj.Transition("m", "m", guard=lambda t, x, jerk: x[0], reset=lambda t, x, jerk: x)
+    system = hj.HybridSystem({"m": hj.Mode(rise_rate, ("x", "rate", "acceleration"))}, (fall,))
+    integrator = hj.Integrator(rtol=1e-2, atol=1e-2, first_step=1.0)
+
+    def falls(ends):
+        a, b, ra, rb = ends
+        second, third = 3 * (b - a) - 2 * ra - rb, ra + rb - 2 * (b - a)
+        start = jnp.stack([a, ra, 2 * second])
+        run = hj.simulate(system, start, 6 * third, mode="m", t1=1.0, max_jumps=3, integrator=integrator, throw=False)
+        return run.jumps, run.end_times[0]
+
+    one = np.random.default_rng(0).uniform(0.5, 1, (40, 4))
+    signs = np.array([[1, 1e-6, 0.3, 0.1], [1e-6, 1, -0.1, -0.3]])[np.arange(40) % 2]
+    ends = one * signs
+    jumps, times = jax.jit(lambda ends: jax.lax.map(falls, ends))(jnp.asarray(ends))
+    for (a, b, ra, rb), count, time in zip(ends, jumps, times, strict=True):
+        roots = np.roots([ra + rb - 2 * (b - a), 3 * (b - a) - 2 * ra - rb, ra, a])
+        first = min(root.real for root in roots if abs(root.imag) < 1e-9 and 0 < root.real < 1)
+        assert count == 1
+        np.testing.assert_allclose(time, first, rtol=1e-9)
