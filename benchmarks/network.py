@@ -167,7 +167,7 @@ def main() -> None:
     for n in map(int, given.sizes.split(",")):
         v0, system = start(n), model.network(n)
         last, _ = exact(v0, given.spikes)
-        integrator = hj.Integrator(dfx.Dopri5(), rtol=given.rtol, atol=given.rtol, unroll=False)
+        integrator = hj.Integrator(dfx.Dopri5(), rtol=given.rtol, atol=given.rtol)
         # Just after the last spike, before the next.
         end = last + 1e-4 * (exact(v0, given.spikes + 1)[0] - last)
 
