@@ -312,9 +312,10 @@ def _narrowed(bracket: Bracket, trial: Trial, enter: Flag) -> Bracket:
 
 
 def _ahead(candidates: Mask, end: GuardValues) -> Guards:
-    """The time from the trial's end to the surface of each candidate, `g / -r`; infinite where it rises."""
+    """The time from the trial's end to the surface of each candidate, `g / -r`; infinite where it rises, or all of the trial
+    before where it has fallen and rises again."""
     ahead = jnp.where(candidates, straight_fall(end), jnp.inf)
-    return jnp.where(jnp.isfinite(ahead), ahead, jnp.inf)
+    return jnp.where(jnp.isfinite(ahead), ahead, jnp.where(candidates & (end.g < 0), -end.dt, jnp.inf))
 
 
 def _leading(

@@ -72,6 +72,21 @@ def test_exponents_in_pairs():
     assert np.max(np.abs(exponents[5:7])) < 3e-2
 
 
+def test_disks_that_meet_before_a_wall_is_met():
+    """In the step two disks come to overlap and part again; at the wall, which one meets later, they still overlap."""
+    x0 = jnp.array([
+        0.6869148275158249, 0.46971228771754786, 0.5623228908013299, 0.12, 0.25438388573507775, 0.20276921184018762,
+        -0.43915984408380937, 0.5121872217771988, -0.3608966311929045, 1.0793049128532053, 0.6352815771137486,
+        -0.7655551747959431,
+    ])  # fmt: skip
+    run = hj.simulate(hard_disks.gas(3), x0, hard_disks.Params(radius=0.12), mode="gas", t1=0.2, max_jumps=4)
+    apart, rate = x0[4:6] - x0[2:4], x0[10:] - x0[8:10]
+    closing, excess = apart @ rate, apart @ apart - 0.24**2
+    meet = (-closing - jnp.sqrt(closing**2 - excess * (rate @ rate))) / (rate @ rate)
+    assert run.events[0].index == 2
+    assert_allclose(run.end_times[0], meet, rtol=1e-11)
+
+
 def test_overlapping_disks_are_refused():
     x = hard_disks.start(hard_disks.Params())[1]
     run = hj.simulate(
