@@ -1,6 +1,6 @@
 """A robot from a file that MuJoCo compiles: MJCF or URDF."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
@@ -37,6 +37,8 @@ _IGNORED = (
     ("jnt_actfrclimited", "limits of the actuators' forces on joints"),
     ("npair", "pairs of contacts"),
 )
+# The ends of a joint's range, with the direction of its coordinate into the range.
+_ENDS = (("lower", 1), ("upper", -1))
 # The place of a frame in another: position, and quaternion (w, x, y, z).
 Pose = tuple[np.ndarray, np.ndarray]
 _HERE: Pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
@@ -131,9 +133,10 @@ def from_mujoco(
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     contacts = (contacts,) if isinstance(contacts, str) else contacts
-    stopped = _stopped(model, mujoco, name, contacts)
+    contacts = contacts if isinstance(contacts, Mapping) else tuple(contacts)
+    stopped = _stopped(model, mujoco, name, contacts, acts("LIMIT", "CONSTRAINT"))
     # A file without actuators may have limits of their forces, as the efforts of URDF.
-    acting = len(model.actuator_trntype) > 0
+    acting = len(model.actuator_trntype) > 0 and acts("ACTUATION")
     ignored = [what for field, what in _IGNORED if np.any(getattr(model, field, 0)) and (acting or field == "npair")]
     if ignored:
         warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits of forces as control.")
@@ -143,6 +146,10 @@ def from_mujoco(
         else [each for each in contacts if each not in stopped]
     )
     touching, planes, rolls, touched = _contacts(model, data, mujoco, name, on_planes, link, frames, sites)
+    stops = tuple((f"{joint}_{end}", k, side) for joint, k in stopped.items() for end, side in _ENDS)
+    own = [each for each, *_ in (*touching, *stops)]
+    if twice := sorted({each for each in own if own.count(each) > 1}):
+        raise ValueError(f"from_mujoco: contacts: {', '.join(twice)} name two contacts. Give the geoms other names.")
     axis, _ = _plane_of_motion(data.xaxis, model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE, [])
     ends = {
         on: [c for k, (c, _) in zip(massive, centers, strict=True) if link[k] == on]
@@ -195,9 +202,7 @@ def from_mujoco(
         actuators=tuple(name(kinds.mjOBJ_ACTUATOR, k) for k in range(len(model.actuator_trntype))),
         control=control,
         touching=touching,
-        stops=tuple(
-            (f"{joint}_{end}", k, side) for joint, k in stopped.items() for end, side in (("lower", 1), ("upper", -1))
-        ),
+        stops=stops,
         planes=planes,
         rolls=rolls,
         geoms=tuple(
@@ -265,8 +270,11 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
         raise ValueError(f"from_mujoco: not supported: {'; '.join(found)}.")
 
 
-def _stopped(model: Any, mujoco: Any, name: Callable[[Any, int], str], asked: Sequence[str]) -> dict[str, int]:
-    """The joints among the names of contacts, by number; a warning for those with a range that are not."""
+def _stopped(
+    model: Any, mujoco: Any, name: Callable[[Any, int], str], asked: Iterable[str], limits: bool
+) -> dict[str, int]:
+    """The joints among the names of contacts, by number; a warning for those with a range that are not, if ranges are `limits`
+    in MuJoCo."""
     kinds = mujoco.mjtObj
     joints = {name(kinds.mjOBJ_JOINT, k): k for k in range(model.njnt)}
     of_planes = {name(kinds.mjOBJ_GEOM, k) for k in range(model.ngeom)}
@@ -276,7 +284,7 @@ def _stopped(model: Any, mujoco: Any, name: Callable[[Any, int], str], asked: Se
         raise ValueError(
             f'from_mujoco: contacts: the joint {endless[0]!r} has no range. Give it range="-1 0" (and limited="true").'
         )
-    if free := [each for each, k in joints.items() if model.jnt_limited[k] and each not in stopped]:
+    if free := [each for each, k in joints.items() if limits and model.jnt_limited[k] and each not in stopped]:
         warn(
             f"from_mujoco: the range of {', '.join(free)} has no effect: the joint moves on beyond it. Name the joint among "
             "contacts, whose stops then hold it, or leave the range out of the file."
@@ -373,9 +381,6 @@ def _contacts(
             ("friction", friction),
         ):
             numbers[key].append(value)
-    own = [each[0] for each in touching]
-    if twice := sorted({each for each in own if own.count(each) > 1}):
-        raise ValueError(f"from_mujoco: contacts: {', '.join(twice)} name two contacts. Give the geoms other names.")
     directions = [_directions(normal, axis) for normal in normals]
     for k, normal, (up, forward) in zip(planes, normals, directions, strict=True):
         numbers["slope"].append(np.arctan2(normal @ forward, normal @ up))

@@ -124,7 +124,8 @@ def walker(
     without the slides; parameters are a `RobotParams`. The robot's `control` acts, with `t` the time since the start of the
     stride or the simulation, which strikes within it do not set back. Legs that change places must stay alike: a mass of one leg
     alone that is changed in the parameters is that of the stance leg.
-    `ValueError` for other feet, for a robot without such slides, and for legs that are not alike where they are to change places.
+    `ValueError` for other feet, for a robot without such slides or with stops of joints, and for legs that are not alike where
+    they are to change places.
     Analyses fail as `outside_domain` where the robot has fallen.
 
     **Example:**
@@ -149,6 +150,11 @@ def walker(
             f"walker: feet: give two of the robot's contacts {', '.join(contacts) or '(none)'}, not {feet!r}."
         )
     first, other = (named("walker", "contact", foot, contacts) for foot in feet)
+    if robot.stops:
+        stops = ", ".join(name for name, *_ in robot.stops)
+        raise ValueError(
+            f"walker: the robot's contacts have the stops {stops}, which do not hold in a walker. Name no joints among them."
+        )
     _check_base(robot, first, other)
     joints = robot.coordinates[2:]
     exchange = _exchange(robot, mirror if mirror is not None else alike(joints))

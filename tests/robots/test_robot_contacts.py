@@ -148,8 +148,15 @@ def test_a_range_without_effect():
     with warnings.catch_warnings(action="error"):
         # Of no actuators nothing is lost.
         hj.robots.from_mujoco(STOPS.replace('range="', 'actuatorfrcrange="-1 1" range="'), contacts=["hip"])
+        # Nor of limits that a flag of the file disables.
+        flags = '<option><flag limit="disable" actuation="disable"/></option>'
+        assert not hj.robots.from_mujoco(limited.replace("</mujoco>", f"{flags}</mujoco>")).stops
     with pytest.raises(ValueError, match="contacts: the joint 'pitch' has no range"):
         hj.robots.from_mujoco(STOPS, contacts=["hip", "pitch"])
+    with pytest.raises(ValueError, match="contacts: hip_lower name two contacts"):
+        hj.robots.from_mujoco(STOPS.replace('name="foot"', 'name="hip_lower"'), contacts=["hip_lower", "hip"])
+    # An iterator is read once.
+    assert len(hj.robots.from_mujoco(STOPS, contacts=iter(["hip", "foot"])).contacts) == 3
     assert hj.robots.from_mujoco(STOPS, contacts={"foot": "slope", "hip": ()}).stops == (
         ("hip_lower", 3, 1),
         ("hip_upper", 3, -1),

@@ -179,6 +179,9 @@ def test_pairs_of_names():
 
 
 HEAVY = leg("l") + leg("r").replace('mass="2"', 'mass="2.1"')
+STOPPED = hj.robots.from_mujoco(
+    file(leg("l").replace('name="hip_l"', 'name="hip_l" range="-1 1"') + leg("r")), contacts=[*FEET, "hip_l"]
+)
 REFUSED = {
     "there is no contact 'foot'; there is foot_r, foot_l": (ROUND, {"feet": ["foot", "foot_r"]}),
     r"feet: give two of the robot's contacts foot_l, foot_r, not \['foot_l'\]": (ROUND, {"feet": ["foot_l"]}),
@@ -191,6 +194,7 @@ REFUSED = {
     ),
     "the legs are not alike: their forces differ": (file(leg("l") + leg("r").replace('"0.2"', '"0.3"')), {}),
     "'hip' must be one of the coordinates": (ROUND, {"mirror": {"hip": "hip_r"}}),
+    "the robot's contacts have the stops hip_l_lower, hip_l_upper, which do not hold in a walker": (STOPPED, {}),
 }  # fmt: skip
 
 
