@@ -311,7 +311,7 @@ def found_daughters(point: SpecialPoint) -> np.ndarray | None:
         u, converged, loose = map(np.asarray, solve(unfolding, point.v, point.kernel, jnp.asarray(unit(starts)), *more))
         ends = u @ kernel.T
         kept = converged & (np.linalg.norm(across(ends), axis=1) > APART * np.linalg.norm(ends, axis=1))
-        return ends[kept], np.any(loose[kept]) or (solve is _nearest and not np.any(kept))
+        return ends[kept], bool(np.any(loose[kept]) or (solve is _nearest and not np.any(kept)))
 
     def spread(ends: np.ndarray) -> np.ndarray:
         """So many of the ends, or these repeatedly, as one program takes."""

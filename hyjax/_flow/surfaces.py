@@ -94,7 +94,8 @@ class Surfaces(eqx.Module):
             return jnp.append(guards, least_of(every, repeated(args)))
 
         armed = lambda t, x, args: jnp.append(self.armed(t, x, args), True)
-        return Surfaces(self.count + 1, values, armed, 1, None, lambda args: 1, self, *self._flags(1), repeated)
+        at_once, clocks = self._flags(1)
+        return Surfaces(self.count + 1, values, armed, 1, None, lambda args: 1, self, at_once, clocks, repeated)
 
     def _flags(self, limits: int) -> list[Callable[[PyTree], Mask] | None]:
         """`at_once` and `clocks`, also of limits."""

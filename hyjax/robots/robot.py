@@ -334,7 +334,8 @@ class Robot(eqx.Module):
         stops = [k - len(self.touching) for k in numbers]
         joints, sides = [self.stops[k][1] for k in stops], np.array([self.stops[k][2] for k in stops], q.dtype)
         rows = sides[:, None] * np.eye(q.size, dtype=q.dtype)[joints]
-        return sides * (q[np.array(joints)] - jnp.stack([jnp.asarray(params.stop[k], q.dtype) for k in stops])), rows
+        ends = jnp.stack([jnp.asarray(params.stop[k], q.dtype) for k in stops])
+        return jnp.asarray(sides) * (q[np.array(joints)] - ends), rows
 
     def _rows(
         self, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: RobotParams
@@ -357,7 +358,7 @@ class Robot(eqx.Module):
         if not stops:
             return of_geoms
         rooms, rows = self._rooms(stops, q, params)
-        of_stops = rooms, rows @ v, jnp.zeros_like(rooms), jnp.asarray(rows)
+        of_stops = rooms, jnp.asarray(rows) @ v, jnp.zeros_like(rooms), jnp.asarray(rows)
         if of_geoms is None:
             return of_stops
         # In the order of the contacts; slips follow all gaps.
