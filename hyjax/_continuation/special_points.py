@@ -328,7 +328,12 @@ def found_daughters(point: SpecialPoint) -> np.ndarray | None:
             here, loose = ends_of(_nearest, unfolding, spread(first), radii[wider], turns[0])
         if loose:
             lines = fixed_axes(point)
-            here, wider = np.concatenate([lines, -lines]), 1
+            apart: list[np.ndarray] = []
+            for way in unit(across(here)):
+                apart += [way] * all(np.linalg.norm(way - each) >= APART for each in apart)
+            # So few are multiple solutions: equations of third order have no more without a continuum.
+            if len(lines) or len(apart) >= 3 ** (count - 1):
+                here, wider = np.concatenate([lines, -lines]), 1
         for radius in radii[:wider][::-1]:
             if len(here):
                 here, _ = ends_of(_nearest, unfolding, spread(here), radius, turns[1])

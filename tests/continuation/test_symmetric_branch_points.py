@@ -379,3 +379,12 @@ def test_a_ring_of_three_masses_against_lame():
         x = np.sort(found.x[-1].reshape(2, 3), axis=1)
         # Rounding of 1e-13 over the fourth power of an amplitude of a tenth, by which other directions are no solutions.
         assert np.max(np.min(np.diff(x, axis=1), axis=1)) < 1e-8 and np.max(x[:, 2] - x[:, 0]) > 0.01
+
+
+@pytest.mark.medium
+def test_a_direction_of_several_daughters():
+    """x -> r x - x^3 - x y^2 / 2, y -> r y - x^2 y - 2 y^3: beside the axes x^2 + y^2 / 2 = x^2 + 2 y^2, the axis y = 0 again."""
+    cubic = lambda z, r: r * z - jnp.stack([z[0] ** 3 + z[0] * z[1] ** 2 / 2, z[0] ** 2 * z[1] + 2 * z[1] ** 3])
+    (point,) = hj.continuation(equal_maps(2, cubic), where=lambda r: r, stop=1.2).special_points
+    ways = np.abs(point.daughters[:, :2]) / np.linalg.norm(point.daughters[:, :2], axis=1, keepdims=True)
+    assert_allclose(ways[np.argsort(ways[:, 0])], [[0, 1], [1, 0]], atol=0.02)
