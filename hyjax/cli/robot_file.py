@@ -66,9 +66,9 @@ def load_robot(
     elif mirror:
         raise Misuse("--mirror is of the two feet of a walker, on two links.")
     else:
-        contacts = robot.contacts
+        several = robot.contacts
         step, shown = None, robot
-        system = _body(robot, filled, contacts if len(contacts) > 1 else next(iter(contacts.values())))
+        system = _body(robot, filled, several if len(several) > 1 else next(iter(several.values())))
     module: Any = _module(path, robot, system, shown, params, filled)
     if step is not None:
         import jax.numpy as jnp

@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -131,7 +132,8 @@ def test_contacts_in_any_order():
     """Of stops between geoms the rows are those of each alone."""
     robot, q, v = hj.robots.from_mujoco(STOPS, contacts=["hip", "foot"]), jnp.arange(4.0), jnp.arange(1.0, 5.0)
     assert list(robot.contacts) == ["foot", "hip_lower", "hip_upper"]
-    rows = lambda *names: robot.mechanism._rows(tuple(robot.contacts[k] for k in names), NOW, q, v, robot.params)
+    rows_of: Any = robot.mechanism._rows
+    rows = lambda *names: rows_of(tuple(robot.contacts[k] for k in names), NOW, q, v, robot.params)
     order = ("hip_upper", "foot", "hip_lower")
     for whole, *each in zip(rows(*order), *map(rows, order), strict=True):
         parts = [part[:1] for part in each] + [part[1:] for part in each]
