@@ -151,13 +151,13 @@ def _out_of_range(
     """An index out of range, the shape of its array, and the place. **Arguments:** `inputs`: `None` where unknown."""
     env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *inputs], strict=True))
     read = lambda atom: atom.val if isinstance(atom, Literal) else env.get(atom)
-    shape_of = lambda atom: getattr(atom.aval, "shape", ())
+    shape_at = lambda atom: getattr(atom.aval, "shape", ())
     index: Sequence[Any]
     axes: Sequence[int]
     sizes: Sequence[int]
     for equation in jaxpr.eqns:
         known: list[Any] = list(map(read, equation.invars))
-        name, shape = equation.primitive.name, shape_of(equation.invars[0]) if equation.invars else ()
+        name, shape = equation.primitive.name, shape_at(equation.invars[0]) if equation.invars else ()
         if name == "dynamic_slice" and all(map(_is_index, known[1:])):
             index, axes, sizes = known[1:], range(len(shape)), equation.params["slice_sizes"]
         elif name.startswith("scatter") and _is_index(known[1]) and np.ndim(known[1]) == 1:
@@ -168,7 +168,7 @@ def _out_of_range(
             index, axes, sizes = (), (), ()
         if any(not 0 <= k <= shape[axis] - sizes[axis] for k, axis in zip(index, axes, strict=True)):
             return tuple(map(int, index)), shape, _place(equation) or caller
-        if name in _OF_INDEX and all(map(_is_index, known)) and shape_of(equation.outvars[0]) in ((), (len(known),)):
+        if name in _OF_INDEX and all(map(_is_index, known)) and shape_at(equation.outvars[0]) in ((), (len(known),)):
             env[equation.outvars[0]] = _OF_INDEX[name](*known)
         called = _called(equation)
         parts = [(called.jaxpr, called.consts, known)] if called else [
