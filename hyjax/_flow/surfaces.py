@@ -55,6 +55,11 @@ class Surfaces(eqx.Module):
         """Which surfaces are limits of the domain, shape `(guards,)`."""
         return np.arange(self.count) >= self.count - self.limits
 
+    @property
+    def least_is_limit(self) -> "Surfaces | None":
+        """The guards of which the least is the only limit, see `within_guards`; `None` where limits are of their own."""
+        return None if self.repeated is None else self.unlimited
+
     def resolved(self, args: PyTree) -> Mask:
         """Which surfaces a solver step must be short enough for (see `guard_polynomials.py`): all but the guarded limits."""
         number = jnp.arange(self.count) - (self.count - self.limits)
@@ -107,7 +112,7 @@ class Surfaces(eqx.Module):
 
     def moved(self, by: Guards, g: Guards, args: PyTree) -> tuple["Surfaces", Guards]:
         """The same surfaces, and their values `g`, with `by` added to those of the limits, or of the guards that they repeat."""
-        guards = self.unlimited
+        guards = self.least_is_limit
         if self.repeated is None or guards is None:
             by = jnp.where(self.is_limit, by, 0)
             return dataclasses.replace(self, values=lambda *inputs: self.values(*inputs) + by, unlimited=None), g + by
@@ -293,7 +298,7 @@ def rounding(
     relative = unit * jnp.abs(inputs)
     moves = relative + jnp.append(0, jnp.broadcast_to(jnp.asarray(more, x.dtype), x.shape))
     # A limit that repeats guards has their rounding.
-    known = surfaces if surfaces.repeated is None or surfaces.unlimited is None else surfaces.unlimited
+    known = surfaces.least_is_limit or surfaces
     count, at = known.count, lambda inputs: known.values(inputs[0], inputs[1:], args)
     if _in_directions(inputs, count):
         values, changes = _changes(at, count, inputs, relative, moves)
@@ -319,7 +324,9 @@ def rounding(
     own = lambda: jnp.where(small, _own_rounding(jax.vmap(at)(inputs + line)), 0)
     more_noise = jax.lax.cond(eqxi.unvmap_any(small), own, lambda: jnp.zeros_like(noise))
     more_noise = jnp.maximum(more_noise - noise, 0)
-    noise, error = (jnp.pad(each + more_noise, (0, surfaces.count - count)) for each in (noise, error))
+    noise, error = noise + more_noise, error + more_noise
+    if known is not surfaces:
+        noise, error = jnp.append(noise, 0), jnp.append(error, 0)
     return noise, error
 
 
