@@ -227,14 +227,14 @@ if TYPE_CHECKING:
     from .plot import optimization_figure, orbit_figure
     from .plot.animation import animate_orbit, animate_trajectory, check_outline, save_animation
     from .plot.figure import number as printed_number, pyplot, symbol, telling, unit
-    from .plot.moving_svg import moving_svg
+    from .plot.explore import moving_svg
     from .plot.scene import line_numbers, placed_arcs, shapes, walk
     from .plot.orbit_figure import trajectory_figure
     from .cli import options as command_options
     from .cli.app import application, run
     from .cli.arguments import initial_condition, Misuse, parse_parameters
     from .cli.process import is_command
-    from .cli.files import check_files
+    from .cli.output import check_files
     from .cli.optimize_command import no_optimum
     from .cli.quantities import parse_bounds, parse_constraints, quantities
     from .cli.attractor_command import parse_section, state_at_section

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from ..cli.arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
-from ..cli.files import check_files, save_figure
 from ..cli.options import Json, Model, Overwrite, Param, Sequence
 from ..cli.orbits import require_orbits
-from ..cli.output import nested_lists
+from ..cli.output import check_files, nested_lists, save_figure
 from ..cli.process import start_jax
 from ..cli.robot_file import robot_and_contacts
 

@@ -24,10 +24,10 @@ from .arguments import (
     parse_state,
     resembling,
 )
-from .files import check_files, save_figure, save_netcdf
-from .grid_options import axes_record, count_results, parse_grid, parse_tolerance, print_points, with_units
 from .options import (
+    axes_record,
     Coordinate,
+    count_results,
     GridJson,
     Model,
     MOST_GRID_POINTS,
@@ -35,14 +35,18 @@ from .options import (
     MOST_POINTS,
     OtherParam,
     Overwrite,
+    parse_grid,
+    parse_tolerance,
+    print_points,
     require_dask,
     Scheduler,
     Sequence,
     Where,
+    with_units,
     workers_of,
 )
 from .orbits import require_orbits
-from .output import nested_lists, print_record
+from .output import check_files, nested_lists, print_record, save_figure, save_netcdf
 from .process import start_jax
 
 

@@ -7,11 +7,25 @@ import typer
 
 from .._results.labels import units_of
 from .arguments import as_misuse, check_count, in_degrees, load, Misuse, parse_parameters, parse_sequence, short_name
-from .files import check_files, save_figure, save_netcdf
-from .grid_options import axes_record, parse_axes, parse_grid, parse_tolerance, print_points, with_units
-from .options import GridJson, Model, MOST_JUMPS, OtherParam, Overwrite, require_dask, Scheduler, Sequence, workers_of
+from .options import (
+    axes_record,
+    GridJson,
+    Model,
+    MOST_JUMPS,
+    OtherParam,
+    Overwrite,
+    parse_axes,
+    parse_grid,
+    parse_tolerance,
+    print_points,
+    require_dask,
+    Scheduler,
+    Sequence,
+    with_units,
+    workers_of,
+)
 from .orbits import search_orbits
-from .output import print_record
+from .output import check_files, print_record, save_figure, save_netcdf
 from .process import start_jax
 
 

@@ -23,10 +23,9 @@ from .arguments import (
     parse_sequence,
     unit_of_parameter,
 )
-from .files import check_files, save_figure, save_netcdf
 from .options import Coordinate, Json, Model, MOST_POINTS, MOST_STRIDES, OtherParam, Overwrite, Sequence, Strides
 from .orbits import require_orbits
-from .output import branches_record
+from .output import branches_record, check_files, save_figure, save_netcdf
 from .process import start_jax
 
 

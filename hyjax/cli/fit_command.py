@@ -16,9 +16,8 @@ from .arguments import (
     parse_finite,
     parse_parameters,
 )
-from .files import check_files, save_figure, save_netcdf
 from .options import Json, Model, Overwrite, Param
-from .output import nested_lists
+from .output import check_files, nested_lists, save_figure, save_netcdf
 from .process import start_jax
 from .quantities import parse_bounds
 

@@ -20,10 +20,9 @@ from .arguments import (
     parse_start,
     refuse_search,
 )  # fmt: skip
-from .files import check_files, check_outline, save_figure, tell_written
 from .options import Animate, Json, Model, MOST_POINTS, MOST_STRIDES, Overwrite, Param, Sequence, Strides
 from .orbits import choose_orbit, described_region, MOST_STARTS, orbit_of_family, require_orbits, tell_search
-from .output import orbits_record
+from .output import check_files, check_outline, orbits_record, save_figure, tell_written
 from .process import start_jax
 from .robot_file import load_robot, robot_and_contacts
 

@@ -13,7 +13,6 @@ import typer
 
 from .._system.results import code_of
 from .arguments import as_misuse, check_count, load, Misuse, NotFound, parse_parameters, parse_sequence
-from .files import check_files, check_outline, save_figure, tell_written
 from .options import (
     Json,
     Model,
@@ -28,7 +27,7 @@ from .options import (
     workers_of,
 )
 from .orbits import choose_orbit, require_orbits
-from .output import orbit_record
+from .output import check_files, check_outline, orbit_record, save_figure, tell_written
 from .process import start_jax
 from .quantities import parse_bounds, parse_constraints, quantities, quantity
 

@@ -98,7 +98,7 @@ def parse_prescribed(model: ModuleType, texts: list[str] | None, solve: str | No
     `where`: the texts of `--where`, whose parameters cannot be solved for. Two times `None` without `texts`.
     """
     from .._sweep.grid import TAKEN
-    from .grid_options import parse_axes
+    from .options import parse_axes
 
     if not texts:
         if solve is not None:

@@ -16,9 +16,8 @@ from .arguments import (
     parse_finite,
     parse_parameters,
 )
-from .files import check_files, check_outline, save_figure, save_netcdf, tell_written
 from .options import Animate, Json, Model, MOST_JUMPS, Overwrite, Param
-from .output import trajectory_record
+from .output import check_files, check_outline, save_figure, save_netcdf, tell_written, trajectory_record
 from .process import start_jax
 
 

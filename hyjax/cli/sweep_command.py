@@ -8,9 +8,9 @@ import typer
 from .._results.labels import units_of
 from .._results.table import without_rounding
 from .arguments import as_misuse, check_count, in_degrees, load, Misuse, NotFound, parse_sequence
-from .files import check_directory, check_files, save_figure, tell_written
-from .grid_options import axes_record, count_results, parse_grid, parse_tolerance, print_points
 from .options import (
+    axes_record,
+    count_results,
     GridJson,
     Model,
     MOST_GRID_POINTS,
@@ -18,6 +18,9 @@ from .options import (
     MOST_STRIDES,
     OtherParam,
     Overwrite,
+    parse_grid,
+    parse_tolerance,
+    print_points,
     require_dask,
     Scheduler,
     Sequence,
@@ -25,7 +28,7 @@ from .options import (
     workers_of,
 )
 from .orbits import choose_orbit, require_orbits
-from .output import nested_lists, print_record
+from .output import check_directory, check_files, nested_lists, print_record, save_figure, tell_written
 from .process import keep_in_mind, start_jax
 from .quantities import parse_prescribed
 
