@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from .control.rollout import _convex, control_gradient, direction, QuadraticModel, released
     from .control.sensitivity_norm import contraction_factor
     from .phase.responses import IsostableResponse
-    from .phase.transport import chebyshev
+    from .phase.responses import chebyshev
     from ._continuation import continuation
     from ._continuation.branch_report import branches_dataset
     from ._continuation.curve import follow_curve, Interval, joined as joined_points
@@ -202,7 +202,7 @@ if TYPE_CHECKING:
     from .certify.exact_graph import exact_function
     from .certify.exact_numbers import balls, dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
     from .certify.flow_pipe import no_guard_fires, Tube
-    from .certify.forcing import forcing_period
+    from .certify.mode_field import forcing_period
     from .certify.interpret import cases_decided, enclosure, evaluate, JUMPS, KINKS
     from .certify.krawczyk import approximate_inverse, Boxes, BoxImage
     from .certify.linear_forms import COMPARED
@@ -216,7 +216,7 @@ if TYPE_CHECKING:
     from .certify.rounding import up
     from .certify.schedule import Kind
     from .certify.section_plane import at_the_time, MOMENT, NEAR, SectionChart, zero_after
-    from .certify.state_set import bounded_product, frame_of, identity_frame, StateSet
+    from .certify.enclosed_step import bounded_product, frame_of, identity_frame, StateSet
     from .certify.symbolic import graph_of, RULES, Sketch
     from .certify.taylor import flow_coefficients, over
     from .certify.taylor_model import add, BALL, ball, basis, constant, multiply, scale, subtract, TaylorModel, total

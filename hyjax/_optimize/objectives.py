@@ -19,9 +19,8 @@ from .._orbit.stride import run_stride
 from .._system.types import Params, Scalar, State
 from .._system.where import Where
 from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivity_norm, stride_time
-from .constraint import Objective, Quantity
+from .constraint import Objective, Orbit, Planned, Quantity
 from .interior_point import InteriorPoint as InteriorPoint
-from .planned import Orbit, Planned
 from .turning_points import (
     by_mode,
     measured,

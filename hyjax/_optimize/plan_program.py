@@ -18,10 +18,9 @@ from jaxtyping import Array, Float
 
 from .._system.types import Flag, Params, Scalar, State
 from ..control.held_inputs import HeldInputs, Plan
-from .constraint import check_number, Constraint, Objective
+from .constraint import check_number, Constraint, Objective, Planned, Rate
 from .interval import ASKED, input_at, points_of
 from .orbit_program import Unknowns
-from .planned import Planned, Rate
 from .stages import Sizes, Staged, StageProgram
 
 # Steps of an interval in which rows along the arc are checked.

@@ -31,8 +31,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._system.results import nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from .._system.types import Flag, Params, require_function, Scalar, State, Time
-from .constraint import check_number
-from .planned import Orbit
+from .constraint import check_number, Orbit
 
 # A number at a point of the flow: `(t, x, params) -> number`.
 Rate = Callable[[Time, State, Params], Scalar]

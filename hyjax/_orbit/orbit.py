@@ -1,17 +1,17 @@
-r"""Periodic orbits: fixed points of the return map."""
+r"""Periodic orbits: fixed points of the return map; and the derivatives of a stride around one."""
 
 import functools as ft
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Complex, Float, Int, PyTree
 
 from .._flow.flow import flow_for
-from .._flow.integrator import Integrators, rolled
+from .._flow.integrator import Integrators, pushable, rolled
 from .._flow.jump import reset
 from .._flow.trajectory import Arc
 from .._numerics.eager import short_run
@@ -19,19 +19,20 @@ from .._numerics.eigenvalues import eigenvalues, inside_circle, set_apart
 from .._numerics.trees import without_tangents
 from .._results.registry import animate, draw
 from .._results.shown import lanes, Shown
-from .._system.results import nan_unless, RESULTS
+from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Matrix, Params, Scalar, State
+from .._system.types import Matrix, Params, require_kind, Scalar, State
+from .._system.where import with_leaves
 from .chain import Chain
 from .footfalls import Footfalls, footfalls_of
 from .implicit import closed_orbit
 from .level import Family
 from .manifold import Manifold, manifold_of
 from .orbit_report import orbit_dataset, orbit_frame, orbit_table
-from .problem import Problem
+from .problem import Problem, shifts_phase
 from .return_map import ReturnMap
 from .shooting import AbstractShooting, SearchLimits
-from .stride import run_stride
+from .stride import run_stride, Stride
 from .verdict import in_family, judged, orbit_multipliers
 
 if TYPE_CHECKING:
@@ -295,3 +296,46 @@ def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
         arcs.append((times, jax.vmap(at)(times)))
         t, x = impact.t, reset(orbit.system.way(index), impact.t, impact.x, orbit.params)
     return arcs
+
+
+def require_one(orbit: PeriodicOrbit, caller: str) -> None:
+    """`ValueError` for a batch of orbits, and for what is no orbit; its message begins with `caller`."""
+    require_kind(
+        orbit, PeriodicOrbit, caller, "the first argument", "a hj.PeriodicOrbit, as hj.periodic_orbit returns it"
+    )
+    if orbit.x.ndim > 1:
+        raise ValueError(
+            f"{caller}: this is a batch of {len(orbit)} orbits. Choose one, such as orbits[0], or use jax.vmap."
+        )
+
+
+def require_phase(orbit: PeriodicOrbit, caller: str) -> None:
+    """`ValueError` where states near the orbit begin their next stride at another phase of the forcing: the state after a jump
+    does not determine the next stride. The message begins with `caller`."""
+    if shifts_phase(Problem(orbit.system, orbit.sequence, orbit.strides), orbit.params, orbit.x):
+        raise ValueError(
+            f"{caller}: the system depends on time, and the guard that closes the orbit on the state, so that the next stride "
+            "may begin at another phase. Make the phase a coordinate of the state, with rate 1."
+        )
+
+
+def leaf_values(params: Params, free: tuple[int, ...], dtype) -> Float[Array, " free"]:
+    """The parameters with the indices `free`."""
+    leaves = jax.tree.leaves(params)
+    return jnp.stack([jnp.asarray(leaves[i], dtype) for i in free])
+
+
+def stride_derivatives(
+    orbit: PeriodicOrbit, free: tuple[int, ...], read: Callable[[Stride], PyTree]
+) -> tuple[PyTree, RESULTS]:
+    """What is read of the stride, differentiated by the state at its start and by the parameters `free`: for each array that is
+    read the pair of both Jacobians. And the code of the orbit, or of the stride."""
+    integrator, start = pushable(orbit.integrator), jnp.zeros((), orbit.x.dtype)
+
+    def end(x, values):
+        params = with_leaves(orbit.params, free, values)
+        through = run_stride(orbit.system, start, x, params, orbit.sequence * orbit.strides, integrator)
+        return read(through), through.result
+
+    by, flown = jax.jacfwd(end, argnums=(0, 1), has_aux=True)(orbit.x, leaf_values(orbit.params, free, orbit.x.dtype))
+    return by, choose(orbit.result == RESULTS.successful, flown, orbit.result)

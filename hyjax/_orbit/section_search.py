@@ -30,10 +30,9 @@ from .._system.types import Params, Scalar, State, Time
 from .krylov import is_matrix_free
 from .one_orbit import run_one_orbit
 from .orbit import LastIterate, PeriodicOrbit
-from .orbit_register import FixedPoint
 from .problem import uses_time
 from .return_map import ReturnMap
-from .search import Batch, Census, Region, search, solve_batch, stage_limits
+from .search import Batch, Census, FixedPoint, Region, search, solve_batch, stage_limits
 from .shooting import AbstractShooting, outcome, SearchLimits
 
 

@@ -3,8 +3,7 @@ not prove."""
 
 from typing import Any, TYPE_CHECKING
 
-from .attracting import attracting as attracting
-from .certificate import Certificate as Certificate
+from .attracting import attracting as attracting, Certificate as Certificate
 from .disturbance import Disturbance as Disturbance
 from .euler_bounds import (
     logarithmic_norm as logarithmic_norm,

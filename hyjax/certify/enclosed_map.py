@@ -18,16 +18,14 @@ from .._orbit.stride import run_stride
 from .._system.results import RESULTS
 from .._system.types import require_kind
 from .disturbance import Disturbance, NONE
-from .enclosed_step import widened
+from .enclosed_step import Frame, frame_of, identity_frame, widened
 from .event import product
 from .exact_graph import exact_function
 from .exact_numbers import arb
 from .flow_pipe import run_arc, sentences, start_set, Tube
-from .forcing import forcing_period
 from .interpret import cases_decided, evaluate, JUMPS, KINKS
-from .mode_field import ModeField
+from .mode_field import forcing_period, ModeField
 from .section_plane import at_the_time, MOMENT, section_of_reset, SectionChart, zero_after
-from .state_set import Frame, frame_of, identity_frame
 from .symbolic import Graph
 from .taylor_model import add, ball, TaylorModel
 

@@ -14,11 +14,20 @@ from jaxtyping import Array, Bool, Float
 
 from .._system.types import Matrix
 from . import functions
-from .enclosed_step import advance, columns_of, displaced, EnclosedFlow, growth_bound, nested
+from .enclosed_step import (
+    advance,
+    bounded_product,
+    columns_of,
+    displaced,
+    EnclosedFlow,
+    growth_bound,
+    identity_frame,
+    nested,
+    StateSet,
+)
 from .interpret import evaluate
 from .mode_field import ModeField
 from .rounding import TINY, up
-from .state_set import bounded_product, identity_frame, StateSet
 from .symbolic import Graph
 from .taylor_model import add, ball, Basis, basis, multiply, scale, TaylorModel, total
 

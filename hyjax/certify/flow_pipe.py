@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .enclosed_step import advance, flow_of, widened
+from .enclosed_step import advance, flow_of, Frame, identity_frame, StateSet, widened
 from .event import crossed, gathered, mapped, spread_out
 from .interpret import cases_decided, evaluate, JUMPS, KINKS
 from .mode_field import ModeField
 from .rounding import up
-from .state_set import Frame, identity_frame, StateSet
 from .symbolic import Graph
 from .taylor_model import TaylorModel
 

@@ -16,7 +16,7 @@ from .._results.labels import units_of
 from .._results.registry import draw
 from ..plot.figure import BLUE, GREY, INK, ORANGE, put_title, pyplot, symbol, tidy, title_of, unit, VERMILION, with_unit
 from ..plot.orbit_axes import draw_plane
-from .certificate import Certificate
+from .attracting import Certificate
 from .flow_pipe import Tube
 from .proved_basin import ProvedBasin
 from .proved_orbit import ProvedOrbit

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from .._results.registry import draw
 from .._results.shown import Shown
 from .._results.table import Table
-from .certificate import Certificate
+from .attracting import Certificate
 from .enclosed_map import EnclosedMap
 from .polygon import PieceImages, Polygon
 

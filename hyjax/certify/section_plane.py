@@ -104,7 +104,7 @@ def zero_after(
 
     Exactly, by the forms of the functions: where the guard after the jump is a multiple of the guard before it, or cancels once
     an entry of the state follows from the surface. **Arguments:** `surface`: the guard `(y, params)` that falls before the jump.
-    `jump`: `(y, params, period)`; all guards have the period (`forcing`), so none is taken off the time.
+    `jump`: `(y, params, period)`; all guards have the period (`mode_field`), so none is taken off the time.
     """
     sketch = field.sketch(jnp.zeros(field.dimension))
     g = field.read(sketch, lambda y, p, _: surface(y, p)).item()

@@ -21,15 +21,14 @@ from .._flow.joint import joint_system, own_params
 from .._flow.simulate import run_simulation
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
-from .._orbit.orbit import PeriodicOrbit
-from .._orbit.stride_derivatives import leaf_values
+from .._orbit.orbit import leaf_values, PeriodicOrbit
 from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Reset
 from .._system.types import Matrix, State, Time
 from .._system.where import Where, with_leaves
-from .quadratic_cost import ByMode, ByTransition
+from .reference import ByMode, ByTransition
 from .riccati_equation import passage, prepare, solve
 from .tracker import reference_table, ReferencePlace, Tracker
 

@@ -40,8 +40,7 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem, VectorField
 from .._system.types import Matrix, Params, State, Time
 from .._system.where import Where
-from .quadratic_cost import across, ByMode, ByTransition, linearized, place_cost, QuadraticCost
-from .reference import Reference, reference_of
+from .reference import across, ByMode, ByTransition, linearized, place_cost, QuadraticCost, Reference, reference_of
 
 Square = Float[Array, "*rows size size"]
 Joint = Float[Array, " joint"]

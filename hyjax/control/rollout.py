@@ -46,7 +46,7 @@ from .._flow.simulate import ArcStart, first_arc, follow_arc
 from .._numerics.elimination import smallest_pivot, solve
 from .._numerics.linearize import with_columns
 from .._numerics.trees import select
-from .._orbit.stride_derivatives import leaf_values
+from .._orbit.orbit import leaf_values
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, Scalar, State, Time

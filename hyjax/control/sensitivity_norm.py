@@ -19,9 +19,8 @@ from jaxtyping import Array, Float
 
 from .._numerics.eager import long_run
 from .._numerics.semidefinite import lyapunov_sum
-from .._orbit.orbit import PeriodicOrbit
+from .._orbit.orbit import PeriodicOrbit, require_one, require_phase, stride_derivatives
 from .._orbit.stride import Stride
-from .._orbit.stride_derivatives import require_one, require_phase, stride_derivatives
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Matrix, Scalar
 from .._system.where import free_leaves, Where

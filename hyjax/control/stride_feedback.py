@@ -13,9 +13,8 @@ from jaxtyping import Array, Complex, Float
 from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvalues, inside_circle
 from .._numerics.semidefinite import check_positive, discrete_riccati
-from .._orbit.orbit import PeriodicOrbit
+from .._orbit.orbit import leaf_values, PeriodicOrbit, require_one, require_phase, stride_derivatives
 from .._orbit.stride import run_stride
-from .._orbit.stride_derivatives import leaf_values, require_one, require_phase, stride_derivatives
 from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._results.table import Table, without_rounding

@@ -27,8 +27,7 @@ from .._flow.joint import retimed
 from .._system.results import RESULTS
 from .._system.system import Mode
 from .._system.types import Matrix, Params, State, Time
-from .quadratic_cost import across, control_matrix, QuadraticCost
-from .reference import Reference
+from .reference import across, control_matrix, QuadraticCost, Reference
 from .riccati_equation import CostsToGo, join_state, joint_flows, Maps, RiccatiMap, split_state
 
 

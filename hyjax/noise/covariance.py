@@ -15,10 +15,9 @@ from .._flow.trajectory import Trajectory
 from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvalues, inside_circle
 from .._numerics.semidefinite import check_covariance, lyapunov_sum, unit_of
-from .._orbit.orbit import PeriodicOrbit
+from .._orbit.orbit import PeriodicOrbit, require_one, require_phase, stride_derivatives
 from .._orbit.problem import Problem, shifts_phase
 from .._orbit.stride import run_stride
-from .._orbit.stride_derivatives import require_one, require_phase, stride_derivatives
 from .._results.registry import draw
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS

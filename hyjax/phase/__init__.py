@@ -9,5 +9,5 @@ from .responses import (
     IsostableResponse as IsostableResponse,
     phase_response as phase_response,
     PhaseResponse as PhaseResponse,
+    ResponseArc as ResponseArc,
 )
-from .transport import ResponseArc as ResponseArc

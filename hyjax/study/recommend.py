@@ -19,7 +19,7 @@ from .._system.system import HybridSystem
 from .._system.types import Params, State, Time
 from ..solvers.multistep import NDF
 from ..solvers.rosenbrock import Rodas5P, Rosenbrock23
-from .quantity_study import limited, quantity_study
+from .study import limited, quantity_study
 from .study_run import Method
 
 if TYPE_CHECKING:
