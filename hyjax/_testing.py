@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         quintic,
         value_and_slope,
     )
-    from ._flow.in_step import each_in_step, taken_at
+    from ._flow.in_step import each_in_step, taken_at, torn
     from ._flow.instant import abreast
     from ._flow.integrator import for_modes, PlainForward, rolled, with_adjoint
     from ._flow.pace import integral_control

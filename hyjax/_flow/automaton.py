@@ -18,7 +18,7 @@ from .._numerics.programs import once
 from .._numerics.trees import MOST_PARTS, select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.results import numbered_code, RESULTS
-from .._system.system import HybridSystem, Mode, of_member
+from .._system.system import HybridSystem, Mode, of_member, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .choices import shape_of
 from .integrate import Arrival, Entry, integrate
@@ -228,19 +228,28 @@ class Automaton(eqx.Module):
         into = [self.names.index(each.target) for each in self.system.transitions] or [0]
         return jnp.array(into)[self.system.place(way)[0]]
 
-    def jump(self, t: Time, z: Padded, way: Index, params: Params) -> Padded:
-        """The state after the reset of a way."""
+    def jump(
+        self, t: Time, z: Padded, way: Index, params: Params, fallen: Bool[Array, " ways"] | None = None
+    ) -> Padded:
+        """The state after the reset of a way. **Arguments:** `fallen`: the ways whose guards fell, of a transition that
+        `joins` them all."""
         ways = [
-            (self.system.modes[each.source].dimension, each.reset, each._members) for each in self.system.transitions
+            (self.system.modes[each.source].dimension, each.reset, each._members, fallen is not None and joins(each))
+            for each in self.system.transitions
         ]
 
-        def after(way, t, z, params, member):
-            n, leap, members = way
-            number = () if members is None else (member,)
-            return self.pad(jnp.asarray(leap(t, z[:n], params, *number), z.dtype))
+        def after(way, t, z, params, member, fallen):
+            n, leap, members, joined = way
+            if joined:
+                found = leap.__self__.change_together(t, z[:n], params, fallen[:members])
+            else:
+                found = leap(t, z[:n], params, *(() if members is None else (member,)))
+            return self.pad(jnp.asarray(found, z.dtype))
 
         transition, member = self.system.place(way)
-        return switched(transition, ways, after, t, z, params, member) if ways else z
+        # From the first way of the transition.
+        fallen = None if fallen is None else jnp.roll(fallen, member - way)
+        return switched(transition, ways, after, t, z, params, member, fallen) if ways else z
 
     def saltation(self, t: Time, z: Padded, way: Index, params: Params) -> Float[Array, "size size"]:
         """The saltation matrix of a way, padded with zeros."""
@@ -273,6 +282,11 @@ class Automaton(eqx.Module):
     @property
     def _ways_out(self) -> list[tuple[int, ...]]:
         return [self.system.ways_out(name) for name in self.names]
+
+
+def joins(way: Transition) -> bool:
+    """Whether the reset of a transition is a method of an object that takes events of several members at one time as one."""
+    return way.is_family and hasattr(getattr(way.reset, "__self__", None), "change_together")
 
 
 def flags_by_mode(rows: Sequence[np.ndarray | None], count: int) -> Callable[[tuple], Mask] | None:

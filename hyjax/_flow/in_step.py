@@ -31,8 +31,9 @@ from .._system.every import Clock
 from .._system.results import choose, RESULTS
 from .._system.system import as_given, HybridSystem, of_member, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
-from .automaton import Automaton, Index, Padded, switched
+from .automaton import Automaton, Index, joins, Padded, switched
 from .flow import Impact, known_where
+from .integrate import Arrival
 from .surfaces import Guards, Mask
 
 _Found = TypeVar("_Found")
@@ -109,6 +110,31 @@ def in_step(automaton: Automaton, t: Time, z: Padded, mode: Index, met: Mask, cl
     judged = lambda: several & _commute(automaton, *without_tangents((t, z, mode, met, close, params)))
     # Rare: one flag for the whole batch.
     return jax.lax.cond(eqxi.unvmap_any(several), judged, lambda: jnp.array(False))
+
+
+def with_joined(automaton: Automaton, end: Arrival, mode: Index, params: Params) -> tuple[Arrival, Padded]:
+    """An arrival and the state after the jump, where events of one transition that `joins` them, met together and not in step,
+    are one jump."""
+    system, first = automaton.system, automaton.way(mode, end.event)
+    known = np.array([joins(way) for way in system.transitions], bool)
+    if not (automaton.judges and may_be_in_step(system) and known.any()):
+        return end, automaton.jump(end.t, end.x, jnp.maximum(first, 0), params)
+    leaving, own = automaton.leaving(mode), jnp.arange(len(system.ways)) == first
+    met = own.at[leaving].max(end.together & (leaving >= 0))
+    taken = system.place(first)[0]
+    one = (end.result == RESULTS.simultaneous_guards) & jnp.asarray(known)[taken]
+    one = one & jnp.all(~met | (system.ways[:, 0] == taken))
+    result = choose(one, RESULTS.successful, end.result)
+    end = dataclasses.replace(end, result=result, together=end.together & ~one)
+    z_after = automaton.jump(end.t, end.x, jnp.maximum(first, 0), params, jnp.where(one, met, own))
+    return end, torn(z_after, one)
+
+
+def torn(z: Padded, where: Flag) -> Padded:
+    """A state, whose derivatives are NaN `where` neighbouring orbits do not lead near to it."""
+    moved = jnp.where(where, z - stop_gradient(z), 1)
+    # The slope of |y| as the root of its square, at zero.
+    return jnp.where(where & jnp.all(jnp.isfinite(z)), z + jnp.sqrt(moved**2), z)
 
 
 def impacts_in_step(

@@ -30,7 +30,7 @@ from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Flag, Params, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_params, check_state, check_system, check_times
-from .in_step import examined_if_needed, in_step, may_be_in_step, nothing_owed, OwedEvents, taken_at
+from .in_step import examined_if_needed, in_step, may_be_in_step, nothing_owed, OwedEvents, taken_at, with_joined
 from .integrate import Arrival
 from .integrator import for_modes, Integrator, IntegratorLike, Integrators, without_jacobian
 from .loop_state import Watch
@@ -76,8 +76,9 @@ def simulate(
     any order in forward and reverse mode (with the integrator's default `adjoint`). After a failure the trajectory up to the
     failure is kept, and `result` is the reason: `max_jumps_reached`; `zeno`, where events accumulate; `sliding`, where two
     flows meet on a surface; `grazing`; `simultaneous_guards`, where two guards fall within the tolerance of each other (see
-    `bouligand_derivative`); `max_steps_reached`, `dt_min_reached`, or `nonfinite`, such as for a flow that diverges;
-    `outside_domain`, where the state is outside the domain of its mode; `time_reversed`, where a traced `t1` lies before `t0`.
+    `bouligand_derivative`; of contacts by name they are one jump, past which derivatives are NaN); `max_steps_reached`,
+    `dt_min_reached`, or `nonfinite`, such as for a flow that diverges; `outside_domain`, where the state is outside the domain of
+    its mode; `time_reversed`, where a traced `t1` lies before `t0`.
     `ValueError` for arguments of a wrong shape or dtype, or that are not finite.
 
     **Example:**
@@ -418,11 +419,22 @@ def leave_arc(
 
 
 def follow_arc(
-    automaton: Automaton, now: ArcStart, last: Flag, start: ArcStart, t1: Time, params, integrator: Integrators
+    automaton: Automaton,
+    now: ArcStart,
+    last: Flag,
+    start: ArcStart,
+    t1: Time,
+    params,
+    integrator: Integrators,
+    joined: bool = False,
 ) -> tuple[ArcStart, ArcRow]:
-    """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation."""
+    """One arc, and the jump at its end. **Arguments:** `last`: no jump may follow. `start`: of the simulation. `joined`: whether
+    events at one time are one jump where a transition `joins` them; then it has no derivative."""
     end, taken = flow_arc(automaton, now, start, t1, params, integrator)
-    z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+    if joined:
+        end, z_after = with_joined(automaton, end, now.mode, params)
+    else:
+        z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
     modes = automaton.system.modes
     foreign = [not way._lands and hasattr(modes[way.target].domain, "refusal") for way in automaton.system.transitions]
     if any(foreign):
@@ -441,7 +453,7 @@ def _scan(
 ) -> tuple[ArcStart, ArcRow]:
     """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
     start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, integrator)
-    arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
+    arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator, True)
     return in_one_kernel(lambda start: jax.lax.scan(arc, start, jnp.arange(max_jumps + 1)))(start)
 
 
@@ -457,7 +469,7 @@ def _in_blocks(
 
     def one(carry):
         now, k, rows = carry
-        now, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
+        now, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator, True)
         return now, k + 1, jax.tree.map(lambda rows, row: rows.at[k % BLOCK].set(row), rows, row)
 
     def block(now, first):
@@ -485,7 +497,7 @@ def end_of_simulation(
 
     def one(carry):
         now, k, value = carry
-        after, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator)
+        after, row = follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator, True)
         if add is not None:
             transition, index = automaton.system.numbers(row.way)
             event = Event(row.end, row.x_end, after.z, "", "", transition, row.guard_rate, index)

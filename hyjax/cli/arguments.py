@@ -23,8 +23,9 @@ def as_misuse() -> Iterator[None]:
         raise Misuse(str(error)) from None
 
 
-def load(name: str, sequence: str | None = None) -> Any:
-    """The model of that name, or of a Python file or a robot's, where the `sequence` may name sets of contacts."""
+def load(name: str, sequence: str | None = None, free: bool = False) -> Any:
+    """The model of that name, or of a Python file or a robot's, where the `sequence` may name sets of contacts. `free`: see
+    `load_robot`."""
     from .. import models
     from .own_module import is_file, load_file
     from .robot_file import load_robot, robot_and_contacts
@@ -33,7 +34,7 @@ def load(name: str, sequence: str | None = None) -> Any:
         return load_file(name)
     if robot_and_contacts(name):
         with as_misuse():
-            return load_robot(name, sequence=sequence)
+            return load_robot(name, sequence=sequence, free=free)
     try:
         return models.load(name)
     except ValueError as error:
@@ -214,7 +215,8 @@ def parse_sequence(model: ModuleType, text: str | None, levels: bool = False) ->
     family = hasattr(model, "conserved") and not model.sequence
     if not sequence or family:
         other = "Its orbits are a family: use hyjax gait, continue or sweep" if family else "Use hyjax simulate"
-        raise Misuse(f"{short_name(model)}: this model has no sequence of modes to search along. {other}.")
+        why = f" It is no walker: {model.no_steps}" if hasattr(model, "no_steps") else ""
+        raise Misuse(f"{short_name(model)}: this model has no sequence of modes to search along. {other}.{why}")
     from .._orbit.return_map import ReturnMap
 
     try:

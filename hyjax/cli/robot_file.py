@@ -21,24 +21,30 @@ def robot_and_contacts(name: str) -> tuple[str, list[str]] | None:
 
 
 def load_robot(
-    name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = (), sequence: str | None = None
+    name: str,
+    contacts: Sequence[str] = (),
+    mirror: Sequence[str] = (),
+    sequence: str | None = None,
+    free: bool = False,
 ) -> OwnModel:
     """The model of a robot's file.
 
     **Arguments:** `name`: its path, and behind a colon its contacts. `contacts`: further ones. `mirror`: pairs of joints as
     `left=right`; by default those whose names say so, and `none` for none. `sequence`: of sets of contacts by name, as
     `heel:stick+toe:open`, the modes of the model; else the steps of a walker, where two contacts of different links and no stops
-    of joints are named, or bodies in contact. `Misuse` without contacts; `ValueError` for what does not exist, or is no walker.
+    of joints are named on a base that a walker has, or bodies in contact. `free`: whether bodies without contacts are a model.
+    `Misuse` without contacts otherwise; `ValueError` for what does not exist, and for a walker with legs that are not alike.
     """
     from .._orbit.return_map import ReturnMap
     from ..robots import from_mujoco, walker
+    from ..robots.walker import no_base
 
     split = robot_and_contacts(name)
     assert split is not None
     path, feet = split[0], [*split[1], *contacts]
     if len(set(feet)) < len(feet):
         raise Misuse(f"--contact: {', '.join(feet)}: one name is given twice. Give two feet, or one contact of a body.")
-    if not feet:
+    if not feet and not free:
         robot = from_mujoco(path)
         known = [each for each, link in (*robot.geoms, *robot.sites) if link >= 0]
         raise Misuse(
@@ -52,6 +58,8 @@ def load_robot(
             "along z, and the plane of the ground is inclined. In Python, hj.robots has any."
         )
     params, filled = _parameters(robot)
+    two = len(robot.touching) == 2 and not robot.stops and robot.touching[0][2] != robot.touching[1][2]
+    why = no_base(robot, 0, 1) if two else ""
     if sequence is not None and ":" in sequence:
         if mirror:
             raise Misuse(
@@ -60,16 +68,20 @@ def load_robot(
         names = tuple(each.strip() for each in sequence.split(","))
         step, shown = ReturnMap(_body(robot, filled, robot.contacts), sequence=names), robot
         system = step.system
-    elif len(robot.touching) == 2 and not robot.stops and robot.touching[0][2] != robot.touching[1][2]:
+    elif two and (mirror or not why):
         shown = walker(robot, [each for each, *_ in robot.touching], mirror=_pairs(mirror) if mirror else None)
         step, system = None, _of_params(shown.system, filled)
     elif mirror:
         raise Misuse("--mirror is of the two feet of a walker, on two links.")
+    elif not feet:
+        step, shown, system = None, robot, _free(robot, filled)
     else:
         several = robot.contacts
         step, shown = None, robot
         system = _body(robot, filled, several if len(several) > 1 else next(iter(several.values())))
     module: Any = _module(path, robot, system, shown, params, filled)
+    if why:
+        module.no_steps = why.removeprefix("walker: ")
     if step is not None:
         import jax.numpy as jnp
 
@@ -80,6 +92,27 @@ def load_robot(
         module.sequence, module.sets = step.sequence, sequence
         module.region, module.start = lambda p: tuple(map(held, region(p))), lambda p: (mode, held(rest))
     return OwnModel(module, Path(path), module.system)
+
+
+def _free(robot: Any, filled: Any) -> Any:
+    """The system of a robot that touches nothing, by the parameters of which `filled` makes the robot's."""
+    import jax.numpy as jnp
+
+    from .._system.system import HybridSystem, Mode
+
+    def flow(t, x, p):
+        q, v = jnp.split(x, 2)
+        return jnp.concatenate([v, robot.mechanism.acceleration(t, q, v, filled(p))])
+
+    coordinates, units = _state(robot)
+    return HybridSystem({"free": Mode(flow, coordinates, units=units)}, (), time_unit="s")
+
+
+def _state(robot: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The coordinates of a robot with their rates, and their units."""
+    units = tuple("rad" if turns else "m" for turns in robot.turns)
+    rates = tuple(f"{name}_rate" for name in robot.coordinates)
+    return (*robot.coordinates, *rates), (*units, *(f"{each}/s" for each in units))
 
 
 def _body(robot: Any, filled: Any, contacts: Any) -> Any:
@@ -99,11 +132,8 @@ def _body(robot: Any, filled: Any, contacts: Any) -> Any:
     bodies = robot.mechanism
     rows = lambda contacts, t, q, v, p: bodies._rows(tuple(place[each.gap] for each in contacts), t, q, v, filled(p))
     mechanism = Mechanism(of(bodies.mass), of(bodies.forces), of(bodies.coriolis), rows)
-    units = tuple("rad" if turns else "m" for turns in robot.turns)
-    return contact_system(
-        mechanism, own[""] if alone else own, robot.coordinates, units=(*units, *(f"{each}/s" for each in units)),
-        time_unit="s",
-    )  # fmt: skip
+    contact = own[""] if alone else own
+    return contact_system(mechanism, contact, robot.coordinates, units=_state(robot)[1], time_unit="s")
 
 
 def _pairs(mirror: Sequence[str]) -> dict[str, str]:
@@ -177,7 +207,8 @@ def _module(path: str, robot: Any, system: Any, shown: Any, params_class: type, 
         module.ground = lambda p: p.slope
     if shown is robot:
         module.outline = lambda mode, x, p: on_ground(robot, x[: len(robot.coordinates)], filled(p))
-        module.bodies = robot
+        if robot.contacts:
+            module.bodies = robot
         if system.names == ("contacts",):
             module.sequence = ()
     else:

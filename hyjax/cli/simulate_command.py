@@ -40,7 +40,7 @@ def simulate(
     check_files(plot, animate, out, overwrite=overwrite)
     check_count("--max-jumps", max_jumps, 0, MOST_JUMPS)
     start_jax()
-    model = load(name)
+    model = load(name, free=True)
     check_outline(model, animate)
     end = parse_finite(t1, "--t1", model.time_unit)
     params, values = parse_parameters(model, param)

@@ -244,36 +244,42 @@ class ContactSet(eqx.Module):
     # Events
 
     def change(self, t: Time, x: State, params: Params, i: Int[Array, ""]) -> State:
-        r"""The state after the event of guard `i`: an impact where a gap closed; then the set of contacts by the laws.
+        """`change_together` of guard `i` alone."""
+        return self.change_together(t, x, params, jnp.arange(len(self.contacts) + 2 * len(self.faces)) == i)
 
-        An impact: impulses $p_n \ge 0$ with $\dot g_n^+ + e\,\dot g_n^- \ge 0$ at the contact that strikes, $\dot g_n^+ \ge 0$
+    def change_together(self, t: Time, x: State, params: Params, fallen: Bool[Array, " guards"]) -> State:
+        r"""The state after the events of the guards that have `fallen`: an impact where gaps closed; then the set of contacts by
+        the laws. Several events are one: their order does not enter.
+
+        An impact: impulses $p_n \ge 0$ with $\dot g_n^+ + e\,\dot g_n^- \ge 0$ at the contacts that strike, $\dot g_n^+ \ge 0$
         at those that are closed, and friction. Then the contacts at rest hold, slide or open as their accelerations say.
         """
         codes, count = self.codes(x), len(self.contacts)
-        about = jnp.asarray(np.concatenate([np.arange(count), self.faces, self.faces]))[i] == jnp.arange(count)
-        gives, back = i >= count, i >= count + len(self.faces)
-        strikes = about & (codes == OPEN) & ~gives
-        opens = about & (codes > OPEN) & ~gives
+        of_contacts = lambda flags: jnp.zeros(count, bool).at[self.faces].set(flags)
+        ends, (ahead, back) = fallen[:count], map(of_contacts, jnp.split(fallen[count:], 2))
+        gives, about = ahead | back, ends | ahead | back
+        strikes, opens = ends & (codes == OPEN), ends & (codes > OPEN)
         # At the face of a cone the slip begins; where a slip vanishes the laws decide.
         begins = jnp.where(codes == STUCK, jnp.where(back, BACKWARD, FORWARD), STUCK)
-        roles = jnp.select([about & gives, opens, strikes], [begins, OPEN, STUCK], codes)
+        roles = jnp.select([opens, gives, strikes], [OPEN, begins, STUCK], codes)
         projected = self.projected(t, x, params)
         near, still = drift_errors(projected, (0.0, 0.0))
         # An open contact that touches, without a force, may strike or hold.
         touches = (jnp.abs(projected.gaps) <= near[:count]) & (jnp.abs(projected.velocity[:count]) <= still[:count])
         roles = jnp.where((codes == OPEN) & ~about & touches, STUCK, roles)
         if self.may_depend:
-            # What moves only with the row of the event has its event too; of friction each against its own.
-            row = jnp.asarray(np.concatenate([np.arange(count), self.slip_rows, self.slip_rows]))[i]
-            force = self.hold(projected, codes, params)
-            others = self.due(x, params, projected, force) & self.tied(projected, codes)[row]
-            closing, stops = (
-                others[:count] & ~about,
-                jnp.zeros(count, bool).at[self.with_slip].set(others[count:]) & ~about,
+            # What moves only with the rows of the events has its event too; of friction each against its own.
+            rows = (
+                jnp.concatenate([ends, jnp.zeros(len(self.with_slip), bool)]).at[self.slip_rows].set(gives[self.faces])
             )
+            force = self.hold(projected, codes, params)
+            tied = jnp.any(rows[:, None] & self.tied(projected, codes), axis=0)
+            others = self.due(x, params, projected, force) & tied
+            closing = others[:count] & ~about
+            stops = jnp.zeros(count, bool).at[self.with_slip].set(others[count:]) & ~about
             strikes |= closing & jnp.any(strikes)
             own = jnp.full(count, STUCK).at[self.with_slip].set(jnp.where(force[count:] < 0, FORWARD, BACKWARD))
-            slips = stops & (codes == STUCK) & jnp.any(about & gives & (codes == STUCK))
+            slips = stops & (codes == STUCK) & jnp.any(gives & (codes == STUCK))
             roles = jnp.where(slips, own, jnp.where(closing | (stops & (roles > STUCK)), STUCK, roles))
 
         struck = jnp.any(strikes)
@@ -431,13 +437,8 @@ class ContactSet(eqx.Module):
     # The choice of a set
 
     def choose(
-        self,
-        compliance: Float[Array, "rows rows"],
-        motion: Rows,
-        roles: Codes,
-        params: Params,
-        given: Rows | None = None,
-    ) -> tuple[Codes, Contacts, Flag, Rows]:
+        self, compliance: Float[Array, "rows rows"], motion: Rows, roles: Codes, params: Params, given: Rows | None = None,
+    ) -> tuple[Codes, Contacts, Flag, Rows]:  # fmt: skip
         r"""The set of contacts by the laws, for the acceleration (or velocity) `motion` of the rows without forces.
 
         Of a contact that may stick, with $f_t = \beta_+ - \beta_-$ and a bound $\lambda$ of the slip's acceleration $a_t$,

@@ -62,8 +62,11 @@ def contact_system(
     with positive and negative slip. `start` finds the codes, `set_name` names them. The guards are one family: the gap of each
     contact, or its normal force where the gap is closed; then, of each that may slide, the faces of its cone (first all positive
     slips), or its slip. After an event impulses, and then forces, satisfy the laws of all contacts at once, as a linear
-    complementarity problem: that of Stewart and Trinkle, solved by Lemke's pivoting. Gaps that close together because the bodies
-    are rigid, such as those of the feet of a table, are one impact; other gaps that close together are `simultaneous_guards`.
+    complementarity problem: that of Stewart and Trinkle, solved by Lemke's pivoting. Events at one time, as of a box that falls
+    flat on two corners, are one: a single impact by the laws of all contacts, whatever contact is named first. One after the
+    other they may lead elsewhere, as those of a box that is tilted do: past such events the derivatives of `simulate` are NaN,
+    and maps and orbits are `simultaneous_guards`, except for gaps that close together because the bodies are rigid, as those of
+    a table's feet, or whose order does not matter.
 
     An impact's impulse $(p_n, p_t)$ stops the slip, or reverses it to $-e_t s^-$, if $|p_t| \le \mu_s p_n$; otherwise $p_t =
     -\mu_k p_n\,\mathrm{sign}(s^+ + e_t s^-)$. A plastic impact of one contact never adds energy. Newton's law of restitution
@@ -73,10 +76,10 @@ def contact_system(
     How it fails, as a code of the analysis that uses it. `nonfinite`: the mass matrix is not symmetric and positive definite, a
     slip is not affine in the velocities, or a push would close the gap (Painlevé's paradox). `gains_energy`: an impact would add
     energy. `not_unique`: friction allows an impact two ends, which is looked for among up to 64 sets of contacts.
-    `simultaneous_guards`: two guards fall together. In contact the constraint is imposed on accelerations, so the gap drifts from
-    zero by the integration's error.
-    `outside_domain`: a flight in which the gap is negative and closes, a state outside `domain`, or a start of `simulate` or
-    `flow_to_guard` in a mode of contact to which the state does not belong; `start` names the mode to which it does.
+    `simultaneous_guards`: two guards fall together (see above). In contact the constraint is imposed on accelerations, so the gap
+    drifts from zero by the integration's error. `outside_domain`: a flight in which the gap is negative and closes, a state
+    outside `domain`, or a start of `simulate` or `flow_to_guard` in a mode of contact to which the state does not belong; `start`
+    names the mode to which it does.
 
     **Example:**
 

@@ -41,6 +41,8 @@ _IGNORED = (
 _ENDS = (("lower", 1), ("upper", -1))
 # The place of a frame in another: position, and quaternion (w, x, y, z).
 Pose = tuple[np.ndarray, np.ndarray]
+# Of each contact's name the planes, `None` for the only one.
+Asked = dict[str, str | Sequence[str] | None]
 _HERE: Pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
 
 
@@ -67,7 +69,8 @@ def from_mujoco(
     sphere's, and that of a site, a point, has the name of the geom or site; the ends of a capsule, from its negative to its
     positive z axis, and the corners of a box have `_0`, `_1`, ... behind it; of a geom with several planes the plane's name
     follows. Friction is MuJoCo's, of both geoms together, and the plane's for a site; none with `condim="1"`. A joint with a
-    range, such as a knee, is two contacts, its stops: with `_lower` and `_upper` behind its name, without friction.
+    range, such as a knee, is two contacts, its stops: with `_lower` and `_upper` behind its name, without friction. A
+    name of a geom and of such a joint, or of a geom and a site, is refused.
 
     **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file,
     and for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
@@ -132,19 +135,16 @@ def from_mujoco(
     rest = np.where(served & (stiffness != 0), pull / np.where(stiffness != 0, stiffness, 1), model.qpos_spring)
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    contacts = (contacts,) if isinstance(contacts, str) else contacts
-    contacts = contacts if isinstance(contacts, Mapping) else tuple(contacts)
-    stopped = _stopped(model, mujoco, name, contacts, acts("LIMIT", "CONSTRAINT"))
+    # By each name its planes; `None` for the only one.
+    asked: Asked = {contacts: None} if isinstance(contacts, str) else dict.fromkeys(contacts)
+    asked = dict(contacts) if isinstance(contacts, Mapping) else asked
+    stopped = _stopped(model, mujoco, name, asked, acts("LIMIT", "CONSTRAINT"))
     # A file without actuators may have limits of their forces, as the efforts of URDF.
     acting = len(model.actuator_trntype) > 0 and acts("ACTUATION")
     ignored = [what for field, what in _IGNORED if np.any(getattr(model, field, 0)) and (acting or field == "npair")]
     if ignored:
         warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits of forces as control.")
-    on_planes = (
-        {each: plane for each, plane in contacts.items() if each not in stopped}
-        if isinstance(contacts, Mapping)
-        else [each for each in contacts if each not in stopped]
-    )
+    on_planes: Asked = {each: planes for each, planes in asked.items() if each not in stopped}
     touching, planes, rolls, touched = _contacts(model, data, mujoco, name, on_planes, link, frames, sites)
     stops = tuple((f"{joint}_{end}", k, side) for joint, k in stopped.items() for end, side in _ENDS)
     own = [each for each, *_ in (*touching, *stops)]
@@ -273,13 +273,23 @@ def _refuse(model: Any, mujoco: Any, name: Callable[[Any, int], str]) -> None:
 def _stopped(
     model: Any, mujoco: Any, name: Callable[[Any, int], str], asked: Iterable[str], limits: bool
 ) -> dict[str, int]:
-    """The joints among the names of contacts, by number; a warning for those with a range that are not, if ranges are `limits`
-    in MuJoCo."""
+    """The joints among the names of contacts, by number. A warning for those with a range that are not, if ranges are `limits`
+    in MuJoCo; `ValueError` for a name of nothing, or of two things."""
     kinds = mujoco.mjtObj
-    joints = {name(kinds.mjOBJ_JOINT, k): k for k in range(model.njnt)}
-    of_planes = {name(kinds.mjOBJ_GEOM, k) for k in range(model.ngeom)}
-    of_planes |= {name(kinds.mjOBJ_SITE, k) for k in range(model.nsite)}
-    stopped = {each: joints[each] for each in asked if each in joints and each not in of_planes}
+    every = lambda kind, count: [name(kind, k) for k in range(count)]
+    joints = {each: k for k, each in enumerate(every(kinds.mjOBJ_JOINT, model.njnt))}
+    geoms, sites = every(kinds.mjOBJ_GEOM, model.ngeom), every(kinds.mjOBJ_SITE, model.nsite)
+    ranged = [each for each, k in joints.items() if model.jnt_limited[k]]
+    for each in asked:
+        # What is not elsewhere, and has no range, is refused below.
+        found = [what for what, names in (("geom", geoms), ("site", sites), ("joint", ranged)) if each in names]
+        if len(found) > 1:
+            raise ValueError(
+                f"from_mujoco: contacts: {each!r} is a {found[0]} and a {found[1]}. Give one of them another name."
+            )
+        if not found and each not in joints:
+            named("from_mujoco", "geom, site or joint with a range", each, [*geoms, *sites, *ranged])
+    stopped = {each: joints[each] for each in asked if each in joints and each not in geoms and each not in sites}
     if endless := [each for each, k in stopped.items() if not model.jnt_limited[k]]:
         raise ValueError(
             f'from_mujoco: contacts: the joint {endless[0]!r} has no range. Give it range="-1 0" (and limited="true").'
@@ -297,7 +307,7 @@ def _contacts(
     data: Any,
     mujoco: Any,
     name: Callable[[Any, int], str],
-    asked: Sequence[str] | Mapping[str, str | Sequence[str]],
+    asked: Asked,
     link: list[int],
     frames: list[Pose],
     sites: list[np.ndarray],
@@ -317,20 +327,15 @@ def _contacts(
     planes = [k for k in still if k < model.ngeom and model.geom_type[k] == types.mjGEOM_PLANE]
     if not planes:
         raise ValueError('from_mujoco: contacts need a plane: give <geom type="plane" size="1 1 1"/> in the worldbody.')
-    if not isinstance(asked, Mapping):
-        if len(planes) > 1:
-            choice = ", ".join(names[k] for k in planes)
-            raise ValueError(
-                f"from_mujoco: contacts: there are the planes {choice}: give one to each geom, {{geom: plane}}."
-            )
-        asked = {each: names[planes[0]] for each in ((asked,) if isinstance(asked, str) else asked)}
-    pairs = [
-        (
-            named("from_mujoco", "geom or site", geom, names),
-            planes[named("from_mujoco", "plane", plane, [names[k] for k in planes])],
+    of_planes = [names[k] for k in planes]
+    if None in asked.values() and len(planes) > 1:
+        raise ValueError(
+            f"from_mujoco: contacts: there are the planes {', '.join(of_planes)}: give one to each geom, {{geom: plane}}."
         )
+    pairs = [
+        (names.index(geom), planes[_plane_named(geom, plane, of_planes, names)])
         for geom, given in asked.items()
-        for plane in ((given,) if isinstance(given, str) else given)
+        for plane in ((given,) if isinstance(given, str) else of_planes if given is None else given)
     ]
     planes = [k for k in planes if any(k == plane for _, plane in pairs)]
     normals = [data.geom_xmat[k].reshape(3, 3)[:, 2] for k in planes]
@@ -388,6 +393,15 @@ def _contacts(
     hinge = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
     rolls = np.zeros(model.njnt) if axis is None else np.round(data.xaxis @ axis) * hinge
     return tuple(touching), tuple(directions), tuple(rolls.tolist()), numbers
+
+
+def _plane_named(geom: str, plane: str, planes: Sequence[str], names: Sequence[str]) -> int:
+    if plane in names and plane not in planes:
+        raise ValueError(
+            f"from_mujoco: contacts: {plane!r} is no plane, and contacts of a file are with planes. Write that of {geom!r} and "
+            f"{plane!r} as a hj.contact.Contact, its gap from robot.position, beside robot.contacts."
+        )
+    return named("from_mujoco", "plane", plane, planes)
 
 
 def _touching(mujoco: Any) -> dict[Any, int]:

@@ -155,7 +155,8 @@ def walker(
         raise ValueError(
             f"walker: the robot's contacts have the stops {stops}, which do not hold in a walker. Name no joints among them."
         )
-    _check_base(robot, first, other)
+    if why := no_base(robot, first, other):
+        raise ValueError(why)
     joints = robot.coordinates[2:]
     exchange = _exchange(robot, mirror if mirror is not None else alike(joints))
     if exchange is not None:
@@ -226,10 +227,11 @@ def alike(names: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _check_base(robot: Robot, first: int, other: int) -> None:
+def no_base(robot: Robot, first: int, other: int) -> str:
+    """Why a robot on two contacts is no walker, whatever its legs; else the empty text."""
     moves = robot._moves[0]
     if robot.before[:2] != (-1, 0) or any(robot.turns[:2]) or not np.all(moves[1:, 1]):
-        raise ValueError(
+        return (
             "walker: the first two coordinates must be slides that move all bodies, such as x and z, not "
             f"{', '.join(robot.coordinates[:2])}. Give the first body two joints of the type slide, before its hinge."
         )
@@ -239,14 +241,13 @@ def _check_base(robot: Robot, first: int, other: int) -> None:
         if any(np.any(np.asarray(each) != 0) for each in getattr(robot.params, name)[:2])
     ]
     if held:
-        raise ValueError(
+        return (
             f"walker: the slides {', '.join(robot.coordinates[:2])} have {' and '.join(held)}, which would hold the robot "
             'in the air. Give them damping="0" stiffness="0".'
         )
     if not np.all(np.array(robot.rolls)[np.array(robot.turns)]):
-        raise ValueError("walker: the robot must move in one plane, with all hinges along one axis.")
-    if robot.touching[first][4] != robot.touching[other][4]:
-        raise ValueError("walker: both feet must touch one plane.")
+        return "walker: the robot must move in one plane, with all hinges along one axis."
+    return "" if robot.touching[first][4] == robot.touching[other][4] else "walker: both feet must touch one plane."
 
 
 def _exchange(robot: Robot, mirror: Mapping[str, str]) -> np.ndarray | None:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton, Index, Padded
+from .._flow.in_step import with_joined
 from .._flow.integrator import for_modes, Integrator, IntegratorLike, Integrators, Limits, with_limits, without_jacobian
 from .._flow.loop_state import Watch
 from .._flow.simulate import check_simulation, first_arc, flow_arc, leave_arc
@@ -163,7 +164,7 @@ def study_run(
     def one(carry):
         now, seen, jumps = carry
         end, taken = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, seen))
-        z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
+        end, z_after = with_joined(automaton, end, now.mode, params)
         after, row = leave_arc(automaton, now, jumps >= max_jumps, end, taken, z_after, params)
         return after, end.seen, jumps + row.jumped.astype(jumps.dtype)
 

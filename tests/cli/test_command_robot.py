@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import ellipk
 
 pytest.importorskip("mujoco")
 from hyjax._testing import initial_condition, load_robot, Misuse, tell_search
@@ -87,6 +88,35 @@ def test_a_sled_on_two_runners_stops(command, tmp_path):
     assert_allclose(record["x"][:3], [1 / (2 * 0.2 * 9.81), 0.2, 0], rtol=0, atol=1e-8)
 
 
+def test_a_robot_without_contacts_flows(command, tmp_path):
+    """A pendulum of length 1 from the angle 0.1, with gravity 4: half a period by the complete elliptic integral."""
+    path = tmp_path / "pendulum.xml"
+    path.write_text("""<mujoco><worldbody><body><joint name="swing" axis="0 1 0"/>
+      <inertial pos="0 0 -1" mass="2" diaginertia="1e-14 1e-14 1e-14"/></body></worldbody></mujoco>""")
+    ran = command(
+        "simulate", str(path), "--t1", str(ellipk(np.sin(0.05) ** 2)), "--x0", "0.1,0", "--param", "gravity=4", "--json"
+    )
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    assert record["events"] == [] and record["result"] == "successful"
+    assert_allclose(record["x"], [-0.1, 0], rtol=0, atol=1e-9)
+    ran = command("gait", str(path))
+    assert ran.returncode == 2 and "no contact is named" in ran.stderr
+
+
+def test_two_contacts_of_what_is_no_walker(command, tmp_path):
+    """Two arms on one wall, above a floor: bodies in contact; a command that needs steps says why there are none."""
+    arm = '<body><joint name="{0}" axis="0 1 0"/><geom name="tip_{0}" size="0.1" pos="0 0 -1"/></body>'
+    path = tmp_path / "arms.xml"
+    path.write_text(f"""<mujoco><worldbody><geom type="plane" size="9 9 1" pos="0 0 -1.05"/>
+      {arm.format("one")}{arm.format("two")}</worldbody></mujoco>""")
+    model = load_robot(f"{path}:tip_one,tip_two")
+    assert model.system.names == ("contacts",) and model.coordinates[-2:] == ("tip_one", "tip_two")
+    ran = command("gait", f"{path}:tip_one,tip_two")
+    assert ran.returncode == 2
+    assert "Use hyjax simulate. It is no walker: the first two coordinates must be slides" in ran.stderr
+
+
 def test_the_stops_of_a_joint(tmp_path):
     """Of a joint with a range, where there is no plane; a state begins with the contacts that hold there."""
     (
@@ -139,7 +169,7 @@ def test_sets_of_contacts_are_modes(robot):
 
 REFUSED = [
     ([], "no contact is named. Give the feet as --contact LEFT --contact RIGHT, or {path}:LEFT,RIGHT; there are foot_l, foot_r."),
-    (["--contact", "foot_l", "--contact", "fot_r"], "there is no geom or site 'fot_r'; there is foot_r, foot_l."),
+    (["--contact", "foot_l", "--contact", "fot_r"], "no geom, site or joint with a range 'fot_r'; there is foot_r, foot_l."),
     (["--contact", "foot_l", "--contact", "foot_l"], "--contact: foot_l, foot_l: one name is given twice."),
     (["--contact", "slope"], "'slope' does not move"),
     ([*FEET, "--start", "hip=1"], "--start: 'hip=1' is not name=value of a coordinate. Did you mean 'hip_r'?"),
