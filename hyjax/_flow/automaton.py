@@ -241,14 +241,13 @@ class Automaton(eqx.Module):
         def after(way, t, z, params, member, fallen):
             n, leap, members, joined = way
             if joined:
-                found = leap.__self__.change_together(t, z[:n], params, fallen[:members])
-            else:
-                found = leap(t, z[:n], params, *(() if members is None else (member,)))
-            return self.pad(jnp.asarray(found, z.dtype))
+                return self.pad(leap.__self__.change_together(t, z[:n], params, fallen[:members]))
+            number = () if members is None else (member,)
+            return self.pad(jnp.asarray(leap(t, z[:n], params, *number), z.dtype))
 
         transition, member = self.system.place(way)
         # From the first way of the transition.
-        fallen = None if fallen is None else jnp.roll(fallen, member - way)
+        fallen = None if fallen is None or member is None else jnp.roll(fallen, member - way)
         return switched(transition, ways, after, t, z, params, member, fallen) if ways else z
 
     def saltation(self, t: Time, z: Padded, way: Index, params: Params) -> Float[Array, "size size"]:
