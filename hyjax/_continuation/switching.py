@@ -12,6 +12,7 @@ from jaxtyping import Array
 from .._flow.integrator import for_modes, Integrator, IntegratorLike
 from .._flow.jump import reset
 from .._flow.simulate import simulate
+from .._flow.trajectory import Trajectory
 from .._orbit.level import Family
 from .._orbit.problem import Problem
 from .._orbit.section_search import on_section
@@ -161,24 +162,39 @@ def _beyond(point: SpecialPoint) -> tuple[Array, tuple[str, ...], int]:
     system, count = problem.system.without_domains(), len(problem.sequence)
     durations = np.diff(np.asarray(orbit.jump_times), axis=-1, prepend=0).ravel()
     # From the start of a long arc after a long one: after the swap the mode may be another.
-    k = int(np.argmax(np.minimum(durations, np.roll(durations, 1))))
+    long = np.minimum(durations, np.roll(durations, 1))
+    inside = np.max(long) < 10 * RADIUS * np.max(durations)
+    k = int(np.argmax(durations if inside else long))
     stride, last = divmod((k - 1) % durations.size, count)
-    t = jnp.asarray(np.sum(durations[:k]), orbit.x.dtype)
+    t, mode = (
+        jnp.asarray(np.sum(durations[:k]), orbit.x.dtype),
+        system.names[system.number(problem.sequence[k % count])],
+    )
     x = reset(system.way(system.route(problem.sequence)[last]), t, orbit.arc_ends[last][stride], orbit.params)
-    events = simulate(
-        system, x, orbit.params, mode=system.names[system.number(problem.sequence[k % count])], t0=t, t1=t + 2 * orbit.period,
-        max_jumps=2 * durations.size, integrator=orbit.integrator, throw=False,
-    ).events  # fmt: skip
-    # A lap may have more events beyond, or fewer.
-    laps = [1 + i for i, event in enumerate(events) if event.target == events[0].source]
-    events = events[: min(laps, key=lambda i: abs(events[i - 1].t - t - orbit.period), default=0)]
+
+    def followed(system: HybridSystem, t: Array, x: Array, duration: Array, jumps: int) -> Trajectory:
+        return simulate(
+            system, x, orbit.params, mode=mode, t0=t, t1=t + duration, max_jumps=jumps, integrator=orbit.integrator,
+            throw=False,
+        )  # fmt: skip
+
+    if inside:
+        # Swaps at both ends of each long arc: what the mode holds, such as which legs stand, is known in the middle of one.
+        alone, half = HybridSystem(system.modes, ()), jnp.asarray(durations[k] / 2, t.dtype)
+        t, x = t + half, followed(alone, t, x, half, 0).x
+    events = followed(system, t, x, 2 * orbit.period, 2 * durations.size).events
+    kind = lambda number, index: (system.transitions[number].guard, system.transitions[number].target, int(index))
+    of = lambda event: kind(event.transition, event.index)
+    # A lap may have more events beyond, or fewer; what its first mode is called shows after one.
+    laps = [i for i, event in enumerate(events) if i and of(event) == of(events[0])]
+    events = events[1 : 1 + min(laps, key=lambda i: abs(events[i].t - events[0].t - orbit.period), default=-1)]
     closing, member = system.passes(problem.sequence)[-1]
-    of = lambda i: (system.transitions[i].guard, system.transitions[i].target)
-    closes = lambda event: of(event.transition) == of(closing) and event.index == (-1 if member is None else member)
-    ends = [i for i, event in enumerate(events) if closes(event)]
+    closes = kind(closing, -1 if member is None else member)
+    ends = [i for i, event in enumerate(events) if of(event) == closes]
     if not ends:
         return orbit.before, problem.sequence, problem.strides
-    first = 1 + min(ends, key=lambda i: abs(events[i].t - float(orbit.period)))
+    laps_passed = lambda i: float(events[i].t / orbit.period)
+    first = 1 + min(ends, key=lambda i: abs(laps_passed(i) - round(laps_passed(i))))
     lap = [*events[first:], *events[:first]]
     names = tuple(event.source + f"[{event.index}]" * (event.index >= 0) for event in lap)
     strides = problem.strides if names == names[:count] * problem.strides else 1

@@ -147,3 +147,36 @@ def test_an_event_that_meets_the_tick_of_a_clock():
     assert other.kind == "swap" and abs(float(other.value) - float(point.value)) < 1e-12
     assert "a second guard falls at the end of the arc in off" in str(back)
     assert hj.switch_branch(other, stop=0.6).orbits.sequence == ("on", "off", "idle")
+
+
+@pytest.mark.medium
+def test_swaps_at_both_ends_of_long_arcs():
+    """Legs land at the times p and 1 + p of a circle of period 2, and lift off at 1 - p and 2 - p; the section is at 0. For p < 0
+    both stand there, which no orbit of p > 0 tells: x' + x = left + right in closed form."""
+
+    def field(t, x, p):
+        level, cosine, sine, left, right = x
+        grows = 1 - cosine**2 - sine**2
+        turned = jnp.stack([grows * cosine - jnp.pi * sine, grows * sine + jnp.pi * cosine])
+        return jnp.append(left + right - level, turned)
+
+    at = lambda time, x: jnp.sin(jnp.pi * time) * x[1] - jnp.cos(jnp.pi * time) * x[2]
+    ways = (
+        hj.Transition(
+            "on", "on", lambda t, x, p: jnp.stack([at(p, x), at(1 + p, x)]), lambda t, x, p, i: x.at[3 + i].set(1)
+        ),
+        hj.Transition(
+            "on", "on", lambda t, x, p: jnp.stack([at(1 - p, x), at(-p, x)]), lambda t, x, p, i: x.at[3 + i].set(0)
+        ),
+    )
+    system = hj.HybridSystem({"on": hj.Mode(field, ("x", "cosine", "sine"), held=("left", "right"))}, ways)
+    step = hj.ReturnMap(system, section=hj.Section("on", lambda t, x, p: -x[2]))
+    orbit = hj.periodic_orbit(step, jnp.array([0.7, 1.0, 0.0, 0.0, 0.0]), jnp.array(0.1))
+    branch = hj.continuation(orbit, where=lambda p: p, stop=-0.1, throw=False)
+    (swap,) = branch.special_points
+    assert swap.kind == "swap" and abs(float(swap.value)) < 1e-12
+    beyond = hj.switch_branch(swap, stop=-0.1)
+    exact = lambda p: (np.exp(-p) - np.exp(p - 1)) / (1 - np.exp(-1))
+    for part, stand in ((branch, 0), (beyond, 1)):
+        assert_allclose(part.x[:, 0], exact(part.values) if stand == 0 else 2 - exact(-part.values), rtol=0, atol=1e-12)
+        assert_allclose(part.x[:, 3:], stand, rtol=0, atol=1e-14)

@@ -193,6 +193,33 @@ def test_the_family_of_the_bound_in_one_run():
 
 
 @pytest.mark.slow
+def test_the_family_of_the_run_in_one_run():
+    """Legs mirror each other at the highest point. Slow runs end where no flight is left between two stances: the swap of landing
+    and lift-off at the highest point, on legs of their own length. Walks go on beyond, as far as that of the reference."""
+    params = biped.Params()
+    orbit = hj.periodic_orbit(biped.step, start(biped, "R1 #50"), params, conserved=biped.energy)
+    runs = hj.continuation(orbit, stop=(1.0, 30.0), throw=False)
+    energies = [biped.energy(0.0, jnp.asarray(each), params) for each in runs.x]
+    assert_allclose(energies, runs.values, rtol=1e-13)
+    # To rounding over the distance of multipliers from 1, which is more than a thousandth.
+    assert_allclose(runs.x[:, 3:7:2], -runs.x[:, 4:7:2] * [1, -1], atol=1e-10)
+    assert {runs.orbit(k).footfalls().name for k in range(0, len(runs), 20)} == {"run"}
+    swap, pair = runs.special_points
+    assert swap.kind == "swap" and runs.values[0] == runs.values.min() and runs.values[-1] == 30.0
+    assert_allclose(swap.orbit.x[1], np.cos(swap.orbit.x[3]), atol=1e-13)
+    # The multipliers of fast runs, one by one from orbits of their own, are on the other side of the circle.
+    assert pair.kind == "neimark-sacker" and runs.unresolved == ()
+    for k in (np.argmin(abs(runs.values - 10.0)), -1):
+        alone = hj.periodic_orbit(biped.step, runs.x[k], params, conserved=(biped.energy, runs.values[k]))
+        assert_allclose(runs.multipliers[k, :3], alone.multipliers[:3], atol=1e-10)
+        assert (np.sum(np.abs(alone.multipliers) > 1) == 1) == (runs.values[k] < pair.value)
+    walks = hj.switch_branch(swap, stop=float(GAITS["W1 #107"]["energy"]))
+    assert {walks.orbit(k).footfalls().name for k in range(0, len(walks), 20)} == {"walk"}
+    assert_allclose(walks.x[-1], start(biped, "W1 #107"), atol=1e-12)
+    assert_allclose(walks.period[-1], float(GAITS["W1 #107"]["variables"]["T"]), rtol=1e-12)
+
+
+@pytest.mark.slow
 def test_slow_walks_end_where_the_section_is_touched():
     """The mass is no longer highest at midstance, where the rate of the section falls to 0 by symmetry."""
     params = biped.Params()
