@@ -152,7 +152,7 @@ def test_an_event_that_meets_the_tick_of_a_clock():
 @pytest.mark.medium
 def test_swaps_at_both_ends_of_long_arcs():
     """Legs land at the times p and 1 + p of a circle of period 2, and lift off at 1 - p and 2 - p; the section is at 0. For p < 0
-    both stand there, which no orbit of p > 0 tells: x' + x = left + right in closed form."""
+    both stand there, which no orbit of p > 0 tells, and where none does motion ends. In closed form x' + x = left + right."""
 
     def field(t, x, p):
         level, cosine, sine, left, right = x
@@ -169,7 +169,11 @@ def test_swaps_at_both_ends_of_long_arcs():
             "on", "on", lambda t, x, p: jnp.stack([at(1 - p, x), at(-p, x)]), lambda t, x, p, i: x.at[3 + i].set(0)
         ),
     )
-    system = hj.HybridSystem({"on": hj.Mode(field, ("x", "cosine", "sine"), held=("left", "right"))}, ways)
+    stance = hj.Mode(field, ("x", "cosine", "sine"), held=("left", "right"))
+    fall = hj.Transition(
+        "on", "fallen", lambda t, x, p: at(0.3, x), lambda t, x, p: x, armed=lambda t, x, p: x[3] + x[4] < 0.5
+    )
+    system = hj.HybridSystem({"on": stance, "fallen": stance}, (*ways, fall))
     step = hj.ReturnMap(system, section=hj.Section("on", lambda t, x, p: -x[2]))
     orbit = hj.periodic_orbit(step, jnp.array([0.7, 1.0, 0.0, 0.0, 0.0]), jnp.array(0.1))
     branch = hj.continuation(orbit, where=lambda p: p, stop=-0.1, throw=False)
