@@ -114,7 +114,7 @@ def is_symmetry(
     def leaving(a: str, by: list[int], source: str) -> list[tuple[str, bool, np.ndarray, np.ndarray, np.ndarray]]:
         """Of each way out of `a`: target, whether at once, and guard, `armed` and reset at the states of `source`."""
         found, rows = [], lambda fn: (at := values(fn, source, by)).reshape(len(at), -1)
-        for way in (system.transitions[k] for k in system.leaving(a)):
+        for way in system.transitions_out(a):
             for i, (guard, armed) in enumerate(
                 zip(*np.broadcast_arrays(rows(way.guard).T, rows(way.armed).T), strict=True)
             ):

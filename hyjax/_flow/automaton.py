@@ -127,7 +127,7 @@ class Automaton(eqx.Module):
     def _surfaces(self, start: Start | None) -> Surfaces:
         """`surfaces` of a flow from its `start`."""
         lists = [
-            ways_of([self.system.transitions[i] for i in self.system.leaving(name)], start) if flows else []
+            ways_of(self.system.transitions_out(name), start) if flows else []
             for name, (_, flows) in zip(self.names, self._flowing, strict=True)
         ]
         single_only = not self.system.families
@@ -177,9 +177,8 @@ class Automaton(eqx.Module):
         limits = max(counts)
         surfaces = self._surfaces((t, params, owed))
         # Of each mode with limits, the guards that its domain repeats.
-        leaving = lambda name: [self.system.transitions[i] for i in self.system.leaving(name)]
         repeated = [
-            repeated_guards(mode, leaving(name)) if mode is not None and each else np.zeros(0, bool)
+            repeated_guards(mode, self.system.transitions_out(name)) if mode is not None and each else np.zeros(0, bool)
             for mode, each, name in zip(flowing, counts, self.names, strict=True)
         ]
         if limits > MOST_PARTS and all(rows.any() == bool(each) for rows, each in zip(repeated, counts, strict=True)):

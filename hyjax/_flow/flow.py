@@ -63,7 +63,7 @@ class Impact(Shown):
 
 def surfaces_of(system: HybridSystem, mode: str, start: Start) -> Surfaces:
     """The guards of the transitions that leave a mode, in the order of `system.ways_out(mode)`, for a flow from its `start`."""
-    ways = ways_of([system.transitions[i] for i in system.leaving(mode)], start)
+    ways = ways_of(system.transitions_out(mode), start)
 
     def values(t, x, params, only=None):
         return jnp.concatenate(guards_of(ways, t, x, params, only))

@@ -112,9 +112,8 @@ def simulate(
 def _tell_of_idle_guards(system: HybridSystem, mode: str, ends: tuple[tuple[Time, State], ...], params: Params) -> None:
     """A warning for each transition that is not taken in a run without a jump, though armed at its start, because its guard was
     negative there. It is so at the end, too: had the guard risen in between, its fall would have ended the run."""
-    ways = [system.transitions[k] for k in system.leaving(mode)]
     # The guard of a clock is that of its first tick: it is negative where a later one is still to come.
-    ways = [way for way in ways if not way.at_once and not isinstance(way.guard, Clock)]
+    ways = [way for way in system.transitions_out(mode) if not way.at_once and not isinstance(way.guard, Clock)]
     for way, values in zip(ways, _at_ends(ways, ends, params), strict=True):
         armed, first, last = (np.ravel(each) for each in values)
         # A guard that is zero but for rounding, as just after an impact, is not beyond its surface.

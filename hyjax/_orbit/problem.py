@@ -81,11 +81,10 @@ def uses_time(system: HybridSystem, modes: Iterable[str], taken: Iterable[int], 
     time."""
     t = jax.ShapeDtypeStruct((), dtype)
     state = lambda name: jax.ShapeDtypeStruct((system.mode(name).dimension,), dtype)
-    ways = [system.way(i) for i in taken]
-    fns = [(way.reset, way.source) for way in ways]
+    fns = [(way.reset, way.source) for way in map(system.way, taken)]
     for name in dict.fromkeys(modes):
-        ways = [system.transitions[i] for i in system.leaving(name)]
-        fns += [(system.mode(name).vector_field, name), *((fn, name) for way in ways for fn in (way.guard, way.armed))]
+        guards = [(fn, name) for way in system.transitions_out(name) for fn in (way.guard, way.armed)]
+        fns += [(system.mode(name).vector_field, name), *guards]
     return any(fn is not None and computes_with_first(fn, t, state(name), params) for fn, name in fns)
 
 

@@ -179,7 +179,7 @@ def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ..
 
 def _content(system: HybridSystem, mode: str) -> tuple:
     """The functions of a mode, and of the transitions that leave it, in their order; as what they are compared by."""
-    return content_of(as_given(system.mode(mode))), *(_functions(system.transitions[i]) for i in system.leaving(mode))
+    return content_of(as_given(system.mode(mode))), *map(_functions, system.transitions_out(mode))
 
 
 def _ends(system: HybridSystem, route: tuple[int, ...]) -> list[tuple]:
@@ -199,7 +199,7 @@ def _in_loop(arrive: Callable, system: HybridSystem, arcs: list[tuple[str, int]]
     places = [system.leaving(name).index(system.ways[way, 0]) for name, way in arcs]
     taken = sorted(set(places))
 
-    ways = [system.transitions[system.leaving(mode)[place]] for place in taken]
+    ways = [system.transitions_out(mode)[place] for place in taken]
     jumps = [lambda t, x, member, way=way: reset(way.member(member), t, x, params) for way in ways]
 
     def one(now: tuple, row: tuple) -> tuple[tuple, Impact]:
@@ -227,7 +227,7 @@ def orders(system: HybridSystem, sequence: tuple[str, ...]) -> list[tuple[str, .
             between = {way.target for way in system.transitions if may and way.source == here and not way.is_family}
             for mode in between - {each[k + 1]}:
                 other = (*each[: k + 1], mode, *each[k + 2 :])
-                if other not in found and any(system.transitions[i].target == after for i in system.leaving(mode)):
+                if other not in found and any(way.target == after for way in system.transitions_out(mode)):
                     found.append(other)
     return found
 

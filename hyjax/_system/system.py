@@ -394,8 +394,7 @@ class HybridSystem(eqx.Module):
         return self._modes[self.number(name, role)]
 
     def number(self, name: str, role: str = "mode") -> int:
-        """The number of a mode in the order of `names`; of an arc such as `"network[3]"` that of its mode. `ValueError` as for
-        `mode`."""
+        """The number in `names` of a mode, or of that of an arc such as `"network[3]"`. `ValueError` as for `mode`."""
         own, _ = of_arc(name, self.names)
         if own not in self.names:
             raise ValueError(f"HybridSystem: {role} {name!r} is not one of the modes {self.names}.")
@@ -491,6 +490,10 @@ class HybridSystem(eqx.Module):
         own = self.names[self.number(name)]
         return tuple(i for i, transition in enumerate(self.transitions) if transition.source == own)
 
+    def transitions_out(self, name: str) -> tuple[Transition, ...]:
+        """The transitions out of the mode of that name."""
+        return tuple(self.transitions[i] for i in self.leaving(name))
+
     def ways_out(self, name: str) -> tuple[int, ...]:
         """The numbers in `ways` of the ways out of a mode, in the order of its guards."""
         first = np.cumsum([0, *self.sizes])
@@ -569,10 +572,7 @@ class HybridSystem(eqx.Module):
         return HybridSystem(modes, self.transitions, self.time_unit, _ordered=self._ordered)
 
     def hoisted(self, params: Params, dtype) -> "HybridSystem":
-        """The same system, in which arrays captured by its functions are leaves of the PyTree, as parameters are.
-
-        Without domains: orbits do not look at them.
-        """
+        """The same system without domains, in which arrays captured by its functions are leaves of it, like parameters."""
 
         def hoist(fn: Any, mode: str, *number: int) -> Any:
             if fn is None or isinstance(fn, Clock):

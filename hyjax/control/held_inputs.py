@@ -95,7 +95,7 @@ class HeldInputs(eqx.Module):
             known or bool(np.any(np.isfinite(each))) for known, each in zip(traced, (low, high), strict=True)
         )
         self.limited = low_known, high_known
-        ways = [step.system.transitions[i] for i in step.system.leaving(step.sequence[0])]
+        ways = step.system.transitions_out(step.sequence[0])
         if len(ways) != 1 or ways[0].is_family or ways[0].at_once:
             raise ValueError(
                 f"HeldInputs: {len(ways)} transitions leave the mode {step.sequence[0]!r}. Give a system in which it has "
