@@ -62,7 +62,9 @@ if __name__ == "__main__":
     console.print(table)
     table = Table("w", "norm", "rates", "half-widths", "pieces", "sets", "seconds", "compiled", "status")
     for bound, norm, channels in FOUND[: 1 if quick else None]:
-        proof = hj.certify.attracting(orbit, disturbance=hj.certify.Disturbance(bound, norm, channels), iterations=40)
+        proof = hj.certify.attracting(
+            orbit, disturbance=hj.certify.Disturbance(bound, norm, channels), max_iterations=40
+        )
         spans = 0.5 * (proof.vertices.max(axis=0) - proof.vertices.min(axis=0))
         table.add_row(
             f"{bound:g}", norm, "all" if channels is None else "accelerations", ", ".join(f"{s:.2g}" for s in spans),

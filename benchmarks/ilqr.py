@@ -43,7 +43,7 @@ def solve(controls):
     return hj.control.ilqr(
         bouncing_ball.system, jnp.asarray(START), bouncing_ball.Params(E, GRAVITY), mode="flight",
         times=DT * jnp.arange(STEPS + 1), where=lambda p: p.gravity, stage_cost=stage_cost, terminal_cost=terminal_cost,
-        controls=controls, max_events=6, integrator=hj.Integrator(dfx.Tsit5(), rtol=1e-10, atol=1e-10, unroll=False),
+        controls=controls, max_jumps=6, integrator=hj.Integrator(dfx.Tsit5(), rtol=1e-10, atol=1e-10, unroll=False),
         throw=False,
     )  # fmt: skip
 

@@ -220,5 +220,5 @@ class Attraction:
             facets=FACETS,
             rings=1,
             sectors=FACETS,
-            iterations=iterations,
+            max_iterations=iterations,
         )

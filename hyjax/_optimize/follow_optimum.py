@@ -60,7 +60,7 @@ def follow_optimum(
     where: Where | None = None,
     limit: str | None = None,
     stop: float,
-    points: int = 40,
+    n_points: int = 40,
     throw: bool = True,
 ) -> OptimumBranch:
     r"""Follow an optimal gait over a parameter of the system, or over the limit of a constraint, to the value `stop`.
@@ -70,8 +70,8 @@ def follow_optimum(
 
     **Arguments:** `gait`: an optimum, from `optimize`, of an orbit or a plan. `where`: selects one parameter that was not
     optimized, as `lambda p: p.slope`; or `limit`: the name of a constraint with one limit, such as `"speed"`. `stop`: where to
-    end, in the parameter's or the constraint's unit. `points`: steps of equal length; more where the search needs them. `throw`:
-    raise a `SolveError` on failure; with `False`, `result` holds the code.
+    end, in the parameter's or the constraint's unit. `n_points`: steps of equal length; more where the search needs them.
+    `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `OptimumBranch`: unknowns, objective, multipliers and orbits or plans at each point, and where the active set
     changes, of plans up to a step. By second derivatives of the orbit. `result` is `successful` where `stop` was reached;
@@ -86,7 +86,7 @@ def follow_optimum(
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
     >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
-    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, n_points=6)
     >>> print(branch.result, f"{branch.numbers[-1]:.2f} {branch.values[-1]:.6f}")
     successful 0.60 2.069500
 
@@ -99,12 +99,12 @@ def follow_optimum(
     one_of_batch("follow_optimum", gait.value, "gaits")
     if gait.result != RESULTS.successful:
         raise ValueError("follow_optimum: the gait is no optimum: see its `result`.")
-    if points < 1 or not math.isfinite(stop):
-        raise ValueError(f"follow_optimum: points={points} must be at least 1, and stop={stop} finite.")
+    if n_points < 1 or not math.isfinite(stop):
+        raise ValueError(f"follow_optimum: n_points={n_points} must be at least 1, and stop={stop} finite.")
     name, start, place = followed_number(gait, where, limit)
     if stop == start:
         raise ValueError(f"follow_optimum: stop={stop} is the value of the gait itself.")
-    targets = [float(target) for target in np.linspace(start, stop, points + 1)]
+    targets = [float(target) for target in np.linspace(start, stop, n_points + 1)]
     if isinstance(gait, OptimizedPlan):
         return _followed_plan(gait, name, place, targets, throw)
     program, limited = parametric_program(gait, place, abs(stop - start))
@@ -134,7 +134,7 @@ def follow_optimum(
                     optima.append(reached)
                     continue
                 kind, k, at = change
-                near = abs(stop - start) / points * 1e-6
+                near = abs(stop - start) / n_points * 1e-6
                 if len(changes) > 4 and all(abs(at.number - each.number) < near for each in changes[-4:]):
                     return ended(NOT_FOUND)
                 enters = not getattr(at.active, kind)[k]

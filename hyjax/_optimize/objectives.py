@@ -308,7 +308,7 @@ def integral(rate: Rate | Mapping[str, Rate]) -> Objective:
     return integral
 
 
-def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Window = (0.0, 1.0)) -> Quantity:
+def along(function: Rate | Mapping[str, Rate], *, n_samples: int = 20, window: Window = (0.0, 1.0)) -> Quantity:
     r"""A function of the state at equidistant times of each arc, as the rows of a constraint.
 
     `hj.Constraint(hj.objectives.along(clearance, window=(0.2, 0.8)), at_least=0.01)` bounds the function at these times; between
@@ -316,10 +316,10 @@ def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Win
     `smallest` bound it everywhere.
 
     **Arguments:** `function`: `(t, x, params) -> number`, for all modes of the orbit or a mapping from modes; arcs of a mode that
-    is left out have no rows. `samples`: of each arc, at least 2, static. `window`: the first and last time, as fractions of the
+    is left out have no rows. `n_samples`: of each arc, at least 2, static. `window`: the first and last time, as fractions of the
     arc's duration, static.
 
-    **Returns:** `(orbit, params) -> (rows,)`, `samples` for each arc, in the order of time, in the function's unit. The times
+    **Returns:** `(orbit, params) -> (rows,)`, `n_samples` for each arc, in the order of time, in the function's unit. The times
     move with the arc's ends. NaN where the integration fails. `ValueError` for arguments out of range and for an unknown mode.
 
     **Example:**
@@ -327,19 +327,19 @@ def along(function: Rate | Mapping[str, Rate], *, samples: int = 20, window: Win
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> rate = hj.objectives.along(lambda t, x, p: x[1], samples=3)
+    >>> rate = hj.objectives.along(lambda t, x, p: x[1], n_samples=3)
     >>> print(rate(orbit, params).round(6))
     [0.460341 0.393818 0.690512]
     """
     _check_window("along", window)
-    if not isinstance(samples, int) or samples < 2:
-        raise ValueError(f"along: samples={samples!r} must be an integer of at least 2.")
+    if not isinstance(n_samples, int) or n_samples < 2:
+        raise ValueError(f"along: n_samples={n_samples!r} must be an integer of at least 2.")
     measure = _measure("along", function)
 
     def along(orbit: Orbit, params: Params) -> Float[Array, " rows"]:
         if isinstance(orbit, Planned):
             return orbit.along(by_mode("along", function, orbit).get(orbit.mode_names[0]), window)
-        fractions = jnp.linspace(*window, samples, dtype=orbit.x.dtype)
+        fractions = jnp.linspace(*window, n_samples, dtype=orbit.x.dtype)
         return values_at(measure(orbit), orbit, params, fractions).ravel()
 
     return along

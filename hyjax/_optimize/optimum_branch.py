@@ -31,7 +31,7 @@ class ActiveSetChange(NamedTuple):
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
     >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
-    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, n_points=6)
     >>> [f"{change.number:.6f} {change.name} {change.active}" for change in branch.changes]
     ['0.562500 lower bound of inertia_ratio True', '0.562500 spectral_radius <= 0.36 False']
     """
@@ -59,7 +59,7 @@ class OptimumBranch(Shown):
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
     >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
-    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, n_points=6)
     >>> branch.unknowns.shape[1], branch.multipliers.shape[1], bool(branch.orbits.stable.all())
     (1, 1, True)
     """

@@ -108,9 +108,9 @@ class Certificate(Shown):
         starts = self.center + y @ self.axes.T
         return starts, disturbed_ends(self.orbit, self.section, self.disturbance, starts, rng)
 
-    def plot(self, model=None, samples: int = 0):
+    def plot(self, model=None, n_samples: int = 0):
         """A figure of the set with the bound of its image, and of the tube; see `hyjax.certify.attracting_figure`."""
-        return draw(self, model, samples)
+        return draw(self, model, n_samples)
 
     def _tables(self):
         d = self.disturbance
@@ -162,7 +162,7 @@ def attracting(
     steps: int = 32,
     orders: int = 12,
     degree: int = 2,
-    iterations: int = 60,
+    max_iterations: int = 60,
     section: SectionChart | None = None,
 ) -> Certificate:
     r"""A set on a section that the return map takes into its interior, under every disturbance: a proof, or an honest failure.
@@ -178,7 +178,7 @@ def attracting(
     disturbance $B$ is found by iteration of sets. `facets`: $B$ is a polygon of so many edges. `rings`, `sectors`: it is cut
     into so many rings of pieces, the outermost of so many, by default $6 \cdot 2^{rings}$, each further ring of half as many of
     twice the size. `steps`: of each arc. `orders`: of the Taylor series in time; `degree`: of the polynomials of the initial
-    state. `iterations`: at most so many sets. `section`: other coordinates than the entries that the closing reset reads.
+    state. `max_iterations`: at most so many sets. `section`: other coordinates than the entries that the closing reset reads.
 
     **Returns:** a `Certificate`, `proved` or not. Where a disturbance is too large, points alone are mapped, and the reason says
     what is not proved and which disturbance seems provable: the largest under which the boundary of a set is mapped inside.
@@ -218,9 +218,9 @@ def attracting(
         reached, chain, norm = small, 1, np.inf
     elif disturbance.bound:
         start = np.full(facets, radius) if radius else _linear_set(of, directions, small.supports)
-        reached, chain, norm = _invariant(images, directions, start, iterations)
+        reached, chain, norm = _invariant(images, directions, start, max_iterations)
     else:
-        reached, chain, norm = _funnel(images, directions, radius, iterations)
+        reached, chain, norm = _funnel(images, directions, radius, max_iterations)
     reasons = reached.reasons
     if reasons and disturbance.bound:
         reasons = (_too_large(reasons[0], disturbance.bound, _seems_provable(images, directions)),)
@@ -270,14 +270,14 @@ def _linear_set(of: EnclosedMap, directions, gain: Float[np.ndarray, " k"]) -> F
     return total
 
 
-def _invariant(images: PieceImages, directions, supports: Float[np.ndarray, " k"], iterations: int):
+def _invariant(images: PieceImages, directions, supports: Float[np.ndarray, " k"], max_iterations: int):
     """A polygon that the disturbed return map takes inside: the limit of images of sets, each a little larger.
 
     On the way only points at the boundary are mapped, whose images reach farthest; `more` is by how much the pieces reached
     farther at the last test of all. Where the points are not mapped inside, the pieces that hold them are not either.
     """
     more, failures = np.ones(len(directions)), 0
-    for count in range(1, iterations + 1):
+    for count in range(1, max_iterations + 1):
         polygon = from_supports(directions, supports)
         reached = images.boundary(polygon, directions)
         image = reached.supports * more
@@ -335,7 +335,7 @@ def _too_large(nearest: str, bound: float, part: float | None) -> str:
     return f"a disturbance of {bound:g} is not endured, as far as is proved ({nearest}); {smaller}"
 
 
-def _funnel(images: PieceImages, directions, radius: float | None, iterations: int):
+def _funnel(images: PieceImages, directions, radius: float | None, max_iterations: int):
     """A polygon that the return map takes inside, and sets that hold the images of one another down to one on which it
     contracts: its `norm` is below 1 if that is proved."""
     size = radius or 0.1
@@ -352,7 +352,7 @@ def _funnel(images: PieceImages, directions, radius: float | None, iterations: i
         size *= 0.5
     reached = reached or images.all(polygon(), directions)
     current, count = reached, 1
-    while not current.failed and not reached.reasons and count < iterations:
+    while not current.failed and not reached.reasons and count < max_iterations:
         if current.norm < 1 and not current.reasons:
             return reached, count, current.norm
         following = from_supports(directions, _rounded(current.supports))

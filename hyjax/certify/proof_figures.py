@@ -31,12 +31,12 @@ SAMPLES = 8
 
 @draw.register(Certificate)
 def certificate_figure(
-    certificate: Certificate, model: ModuleType | None = None, samples: int = 0
+    certificate: Certificate, model: ModuleType | None = None, n_samples: int = 0
 ) -> "matplotlib.figure.Figure":
     """The set of a certificate with the bound of its image, and the tube of all states that start in the set.
 
     **Arguments:** `certificate`: of `hyjax.certify.attracting`, proved or not. `model`: supplies the title and the units.
-    `samples`: the number of strides under random disturbances to draw as dots.
+    `n_samples`: the number of strides under random disturbances to draw as dots.
 
     **Returns:** the figure: `certified_set` in the section's coordinates and in the certificate's, and the tube as by
     `certified_tube`. `ImportError` without matplotlib.
@@ -56,7 +56,7 @@ def certificate_figure(
     about = title_of(model, certificate.orbit.params, system=certificate.orbit.system)
     put_title(fig, "; ".join(text for text in (about, _claim(certificate)) if text), 12)
     left, right = fig.subfigures(1, 2, width_ratios=(1.55, 1))
-    drawn = certificate.sample(samples) if samples else ()
+    drawn = certificate.sample(n_samples) if n_samples else ()
     for ax, normalized in zip(left.subplots(1, 2), (False, True), strict=True):
         _draw_set(certificate, ax, model, drawn, normalized)
     legend = {"ncols": 5, "frameon": False, "fontsize": 9, "markerscale": 2}
@@ -70,7 +70,7 @@ def certified_set(
     certificate: Certificate,
     ax: "matplotlib.axes.Axes | None" = None,
     model: ModuleType | None = None,
-    samples: int = 0,
+    n_samples: int = 0,
     normalized: bool = False,
 ) -> "matplotlib.axes.Axes":
     """The set on the section, just before the jump that closes the orbit, with a polygon that holds its image.
@@ -91,7 +91,7 @@ def certified_set(
     >>> axes.figure.savefig("set.png")
     """
     ax = tidy(ax)
-    _draw_set(certificate, ax, model, certificate.sample(samples) if samples else (), normalized)
+    _draw_set(certificate, ax, model, certificate.sample(n_samples) if n_samples else (), normalized)
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, markerscale=2)
     return ax
 
@@ -304,7 +304,7 @@ def certified_region(
     proved: Certificate | ProvedBasin,
     ax: "matplotlib.axes.Axes | None" = None,
     coordinates: tuple[str, str] | None = None,
-    start: Callable | None = None,
+    initial: Callable | None = None,
     strides: bool = False,
 ) -> "matplotlib.axes.Axes":
     """The set of a certificate, or the cells of a proved basin and the set, in a picture of basins of attraction.
@@ -312,11 +312,11 @@ def certified_region(
     **Arguments:** `proved`: a `Certificate` or a `ProvedBasin`. `ax`: the axes of `basin_figure`, whose limits stay; by default
     new ones. `coordinates`: the names of its axes, of a basin whose initial states are those after the jump that closes the
     orbit, by two of their coordinates; by default the axes are the coordinates of the section, of a basin with
-    `start=certificate.start`. `start`: that of `hyjax.basin`, `(params, *values) -> x`, by which it is checked that the initial
-    states in the picture are those of the section. `strides`: colour the cells by how many strides at most take them into the
-    set, in place of one colour.
+    `initial=certificate.start`. `initial`: that of `hyjax.basin`, `(params, *values) -> x`, by which it is checked that the
+    initial states in the picture are those of the section. `strides`: colour the cells by how many strides at most take them
+    into the set, in place of one colour.
 
-    **Returns:** the axes. `ValueError` for names that are not coordinates of the states, where `start` gives other states, and
+    **Returns:** the axes. `ValueError` for names that are not coordinates of the states, where `initial` gives other states, and
     for `strides` of a certificate, which has no cells.
 
     **Example:**
@@ -339,7 +339,7 @@ def certified_region(
 
     def placed(polygons: Float[np.ndarray, "n k 2"], count: int) -> Float[np.ndarray, "n points 2"]:
         points = _boundaries(polygons, count)
-        return points if coordinates is None else _after_jump(certificate, points, tuple(coordinates), start)
+        return points if coordinates is None else _after_jump(certificate, points, tuple(coordinates), initial)
 
     handles = []
     if cells is not None and len(cells.cells):
@@ -430,7 +430,7 @@ def _boundaries(polygons: Float[np.ndarray, "n k 2"], count: int) -> Float[np.nd
     return (polygons[:, :, None] + part * ahead[:, :, None]).reshape(len(polygons), -1, 2)
 
 
-def _after_jump(certificate: Certificate, points, coordinates: tuple[str, ...], start: Callable | None):
+def _after_jump(certificate: Certificate, points, coordinates: tuple[str, ...], initial: Callable | None):
     """Two coordinates of the states after the jump, from points of the section."""
     orbit = certificate.orbit
     known = orbit.system.mode(orbit.sequence[0]).coordinates
@@ -439,12 +439,12 @@ def _after_jump(certificate: Certificate, points, coordinates: tuple[str, ...], 
     flat = jnp.asarray(points).reshape(-1, 2)
     states = np.asarray(jax.vmap(lambda z: certificate.start(orbit.params, *z))(flat))
     found = states[:, [known.index(name) for name in coordinates]]
-    if start is not None:
-        given = np.asarray(jax.vmap(lambda values: jnp.asarray(start(orbit.params, *values)))(jnp.asarray(found)))
+    if initial is not None:
+        given = np.asarray(jax.vmap(lambda values: jnp.asarray(initial(orbit.params, *values)))(jnp.asarray(found)))
         apart = np.max(np.abs(given - states[:, : len(known)]))
         if not apart <= 1e-9 * np.max(np.abs(states)):
             raise ValueError(
-                f"certified_region: the initial states of `start` are up to {apart:.3g} away from those of the section. "
-                "Compute the basin with start=certificate.start, and omit coordinates."
+                f"certified_region: the states of `initial` are up to {apart:.3g} away from those of the section. "
+                "Compute the basin with initial=certificate.start, and omit coordinates."
             )
     return found.reshape(points.shape)

@@ -75,7 +75,7 @@ class IlqrHistory(Shown):
     @classmethod
     def empty(cls, rows: int, problem: ControlProblem) -> "IlqrHistory":
         """A history of that number of rows, without an iteration."""
-        none, arcs = jnp.full(rows, jnp.nan, problem.x0.dtype), problem.max_events + 1
+        none, arcs = jnp.full(rows, jnp.nan, problem.x0.dtype), problem.max_jumps + 1
         return cls(none, none, jnp.full(rows, -1), jnp.full((rows, arcs), -1))
 
     def with_row(self, row: Int[Array, ""], found: Rollout, decrement: Scalar) -> "IlqrHistory":
@@ -388,7 +388,7 @@ def ilqr(
     terminal_cost: TerminalCost | Mapping[str, TerminalCost],
     controls: Float[Array, "steps m"] | None = None,
     max_iterations: int = 100,
-    max_events: int = 20,
+    max_jumps: int = 20,
     tolerance: float | None = None,
     hold: bool | Flag = True,
     integrator: IntegratorLike | None = None,
@@ -430,7 +430,7 @@ def ilqr(
     deviations from `params`, shape `(steps, m)`; by default zero. It decides which minimum is found. `stage_cost`:
     $\ell(t, x, u, p)$, `terminal_cost`: $\varphi(t, x, p)$, with values of shape `()`, each a function or one for each mode by
     name; `x` has the dimension of its mode, `u` shape `(m,)`, and `p` is `params`. Both twice differentiable; convex costs give
-    better directions. `max_iterations`, `max_events` (of one trajectory): static. `tolerance`: of the decrease that the model
+    better directions. `max_iterations`, `max_jumps` (of one trajectory): static. `tolerance`: of the decrease that the model
     promises, relative to the cost or to what it has fallen by, whichever is larger; by default 1e-9 in float64. `integrator`: an
     `Integrator`, or one for each mode; by default Dopri8 at tolerances of 1e-10. `throw`: raise a `SolveError` on failure; with
     `False`, `result` holds the code.
@@ -464,10 +464,10 @@ def ilqr(
         accuracy = 1e-10 if double else 1e-6
         integrator = Integrator(rtol=accuracy, atol=accuracy, unroll=False)
     times = _check_times(times, jnp.asarray(x0).dtype)
-    if not isinstance(max_events, int) or max_events < 0:
-        raise ValueError(f"ilqr: max_events={max_events!r} must be an integer of at least 0.")
+    if not isinstance(max_jumps, int) or max_jumps < 0:
+        raise ValueError(f"ilqr: max_jumps={max_jumps!r} must be an integer of at least 0.")
     system, _, x0, _, params, integrator = check_simulation(
-        system, x0, params, mode, times[0], times[-1], max_events, integrator
+        system, x0, params, mode, times[0], times[-1], max_jumps, integrator
     )
     system.refuse_at_once("ilqr")
     free = free_leaves(where, params)
@@ -495,7 +495,7 @@ def ilqr(
         system=system, params=params, x0=jnp.pad(x0, (0, size - x0.size)), initial=mode, times=times,
         stage=placed(stage_cost, (u, params), "ilqr: stage_cost"),
         terminal=placed(terminal_cost, (params,), "ilqr: terminal_cost"),
-        integrator=without_jacobian(integrator), free=free, max_events=max_events,
+        integrator=without_jacobian(integrator), free=free, max_jumps=max_jumps,
     )  # fmt: skip
     found = run_ilqr(problem, controls, max_iterations, jnp.asarray(tolerance, x0.dtype), jnp.asarray(hold))
     return raise_failure("ilqr", found) if throw else found

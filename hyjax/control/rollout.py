@@ -70,7 +70,7 @@ class ControlProblem(eqx.Module):
     integrator: Integrators
     initial: str = eqx.field(static=True)
     free: tuple[int, ...] = eqx.field(static=True)
-    max_events: int = eqx.field(static=True)
+    max_jumps: int = eqx.field(static=True)
 
     @property
     def automaton(self) -> Automaton:
@@ -112,7 +112,7 @@ class ControlProblem(eqx.Module):
 
 
 class ArcTable(eqx.Module):
-    """The arcs of a rollout, in `max_events + 1` rows. **Attributes:** `start_times`, `end_times`: shape `(arcs,)`. `x_starts`,
+    """The arcs of a rollout, in `max_jumps + 1` rows. **Attributes:** `start_times`, `end_times`: shape `(arcs,)`. `x_starts`,
     `x_ends`: states after and before the jumps, padded, shape `(arcs, size)`. `modes`: -1 in unused rows, shape `(arcs,)`."""
 
     start_times: Float[Array, " arcs"]
@@ -156,7 +156,7 @@ def no_policy(problem: ControlProblem, controls: Float[Array, "steps m"]) -> Pol
 
 def no_rollout(problem: ControlProblem, controls: Float[Array, "steps m"]) -> Rollout:
     """A reference without arcs, with which no solution is compared: only its controls count."""
-    steps, rows, z, t = len(controls), problem.max_events + 1, problem.x0, problem.times[0]
+    steps, rows, z, t = len(controls), problem.max_jumps + 1, problem.x0, problem.times[0]
     nowhere = jnp.full(steps + 1, -1)
     spread = lambda leaf: jnp.broadcast_to(leaf, (rows, *leaf.shape))
     return Rollout(
@@ -236,7 +236,7 @@ def roll_out(problem: ControlProblem, reference: Rollout, policy: Policy, alpha:
         t, going = problem.times[k], result == RESULTS.successful
         u = _control(problem, reference, span, policy, alpha, k, now)
         cost = spent + problem.stage_cost(t, z, u, mode)
-        log, most = (arcs, number, arc), problem.max_events - number
+        log, most = (arcs, number, arc), problem.max_jumps - number
         until = jnp.where(going, problem.times[k + 1], t)
         end, (arcs, after, arc) = problem.interval(t, until, z, mode, u, log, note, most)
         sound = jnp.all(jnp.isfinite(end.z)) & jnp.isfinite(cost)
@@ -305,7 +305,7 @@ def quadratic_model(problem: ControlProblem, about: Rollout) -> QuadraticModel:
         def end(v):
             # The time of the last event; the start where there is none.
             last = lambda log, row, after: row.end
-            found, event = problem.interval(t, until, v[:size], mode, v[size:], t, last, jnp.array(problem.max_events))
+            found, event = problem.interval(t, until, v[:size], mode, v[size:], t, last, jnp.array(problem.max_jumps))
             return (found.z, event), None
 
         cost = lambda v: problem.stage_cost(t, v[:size], v[size:], mode)

@@ -94,7 +94,7 @@ def bouligand_derivative(
     params: Params,
     *,
     tolerance: float = 1e-9,
-    max_events: int = 6,
+    max_jumps: int = 6,
 ) -> BouligandDerivative:
     r"""The Bouligand derivative of the flow through simultaneous events, the counterpart of the saltation matrix for one event.
 
@@ -103,7 +103,7 @@ def bouligand_derivative(
 
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `mode`, `t`, `x`: mode, time and state,
     shape `(n,)`, where the guards vanish, before any jump; not traced. `tolerance`: a guard vanishes if the time to its surface
-    is below this, in units of time. `max_events`: the largest number of events in an order.
+    is below this, in units of time. `max_jumps`: the largest number of events in an order.
 
     **Returns:** `BouligandDerivative`, a function of the variation, also under `jit` and `vmap`. With one guard it is the
     saltation matrix. `ValueError` where no guard vanishes, where the events do not end, and where the orders end in different
@@ -142,10 +142,10 @@ def bouligand_derivative(
         if not there:
             chains.append((taken, mode, x, matrix, times, rivals))
             return
-        if len(taken) >= max_events:
+        if len(taken) >= max_jumps:
             raise ValueError(
                 f"bouligand_derivative: after the transitions {taken} a guard is zero and falling. Raise "
-                f"max_events={max_events} if the events end; infinitely many events have no derivative."
+                f"max_jumps={max_jumps} if the events end; infinitely many events have no derivative."
             )
         # The time at which each guard would be reached in this mode, as a linear function of the variation before all events.
         due = {i: -(gradient @ matrix) / rate for i, (gradient, rate) in there.items()}

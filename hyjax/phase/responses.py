@@ -51,7 +51,7 @@ class ResponseArc(Shown):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> response = hj.phase.phase_response(orbit, n_samples=20)
     >>> arc = response.arcs[0]
     >>> arc.mode, arc.z.shape
     ('stance', (20, 2))
@@ -71,11 +71,13 @@ class ResponseArc(Shown):
 Transport = tuple[Array, Array, Array, Array]
 
 
-def check_orbit(orbit: PeriodicOrbit, samples: int, caller: str) -> None:
+def check_orbit(orbit: PeriodicOrbit, n_samples: int, caller: str) -> None:
     """`ValueError` for an orbit without a response: a batch, one that was not found, or one of a system that depends on time."""
     require_one(orbit, caller)
-    if not isinstance(samples, int) or samples < 2:
-        raise ValueError(f"{caller}: samples={samples!r} must be an integer of at least 2, for both ends of an arc.")
+    if not isinstance(n_samples, int) or n_samples < 2:
+        raise ValueError(
+            f"{caller}: n_samples={n_samples!r} must be an integer of at least 2, for both ends of an arc."
+        )
     problem = Problem(orbit.system, orbit.sequence, orbit.strides)
     if depends_on_time(problem, orbit.params, orbit.x):
         raise ValueError(
@@ -86,7 +88,7 @@ def check_orbit(orbit: PeriodicOrbit, samples: int, caller: str) -> None:
 
 
 @long_run
-def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Transport, ...]]:
+def transported(orbit: PeriodicOrbit, n_samples: int) -> tuple[Matrix, tuple[Transport, ...]]:
     """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence.
     Where jumps are taken at once, of the states that begin with the time since the last event (see `age.py`).
 
@@ -94,7 +96,7 @@ def transported(orbit: PeriodicOrbit, samples: int) -> tuple[Matrix, tuple[Trans
     """
     arcs, maps = [], []
     for k in range(len(orbit.sequence)):
-        t, x, weights, flows, jump = jax.vmap(lambda i, k=k: _arc(orbit, k, i, samples))(jnp.arange(orbit.strides))
+        t, x, weights, flows, jump = jax.vmap(lambda i, k=k: _arc(orbit, k, i, n_samples))(jnp.arange(orbit.strides))
         arcs.append((t, x, weights))
         maps.append((flows, jump))
 
@@ -136,7 +138,7 @@ def without_age(orbit: PeriodicOrbit, response: Inexact[Array, "*n dimension"]) 
     return response[..., 1:] if takes_age(orbit.system) else response
 
 
-def _arc(orbit: PeriodicOrbit, k: int, stride: Array, samples: int):
+def _arc(orbit: PeriodicOrbit, k: int, stride: Array, n_samples: int):
     """Times, states, weights, Jacobians of the flow from each sample to the next, and saltation matrix, of arc `k` of a
     stride."""
     system, params, mode = orbit.system, orbit.params, orbit.sequence[k]
@@ -147,7 +149,7 @@ def _arc(orbit: PeriodicOrbit, k: int, stride: Array, samples: int):
         start = orbit.start_times[stride] + orbit.jump_times[stride, k - 1]
         first = reset(system.way(taken[k - 1]), start, orbit.arc_ends[k - 1][stride], params)
     end, last = orbit.start_times[stride] + orbit.jump_times[stride, k], orbit.arc_ends[k][stride]
-    places, shares = (jnp.asarray(each, start.dtype) for each in chebyshev(samples))
+    places, shares = (jnp.asarray(each, start.dtype) for each in chebyshev(n_samples))
     t = start + (end - start) * places
     inner = jax.vmap(lambda at: flow_for(system, mode, start, first, at, params, integrator))(t[1:-1])
     x = jnp.concatenate([first[None], inner, last[None]])
@@ -186,7 +188,7 @@ class PhaseResponse(Shown):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> response = hj.phase.phase_response(orbit, n_samples=20)
     >>> print(f"{response.period:.6f}", len(response.arcs), response.result)
     2.310015 1 successful
     """
@@ -206,7 +208,7 @@ class PhaseResponse(Shown):
         return draw(self, model)
 
 
-def phase_response(orbit: PeriodicOrbit, *, samples: int = 100, throw: bool = True) -> PhaseResponse:
+def phase_response(orbit: PeriodicOrbit, *, n_samples: int = 100, throw: bool = True) -> PhaseResponse:
     r"""The phase response of a periodic orbit: the gradient $Z = \partial\theta/\partial x$ of the phase.
 
     $$\dot Z = -A^\top Z, \quad A = D_xf; \qquad Z^- = \Xi^\top Z^+; \qquad Z^\top f = 1$$
@@ -223,7 +225,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100, throw: bool = Tr
     Where the flow slides along a surface of `hj.filippov`, it leads a pushed state back at once, along the jump of the field: $Z$
     is the response to what is left of a push, and 0 to a push along the jump. Along two surfaces it is that of the sliding flow.
 
-    **Arguments:** `orbit`: one orbit of a system that does not depend on time. `samples`: the number of samples of each arc,
+    **Arguments:** `orbit`: one orbit of a system that does not depend on time. `n_samples`: the number of samples of each arc,
     static; they are Chebyshev points, so that integrals by the `weights` of the arcs converge faster than any power of it.
     `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
@@ -244,7 +246,7 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100, throw: bool = Tr
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> response = hj.phase.phase_response(orbit, n_samples=20)
     >>> print(response.arcs[0].z[0].round(6), bool(response.residual < 1e-12))
     [ 6.826141 10.106056] True
 
@@ -253,8 +255,8 @@ def phase_response(orbit: PeriodicOrbit, *, samples: int = 100, throw: bool = Tr
     of Sec. III-C, with eq. 34 for $M$; in Table I $A$ of eq. 30, $\Xi$ of eq. 9 and the limit cycle; in Sec. II models of
     neurons.
     """
-    check_orbit(orbit, samples, "phase_response")
-    response = _phase_response(orbit, *transported(orbit, samples))
+    check_orbit(orbit, n_samples, "phase_response")
+    response = _phase_response(orbit, *transported(orbit, n_samples))
     return raise_failure("phase_response", response) if throw else response
 
 
@@ -306,7 +308,7 @@ class IsostableResponse(Shown):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.isostable_response(orbit, samples=20)
+    >>> response = hj.phase.isostable_response(orbit, n_samples=20)
     >>> print(f"{response.multiplier.real:.6f} {response.exponent.real:.6f}", response.direction.real.round(6))
     0.444444 -0.351050 [ 0.828676 -0.559729]
     """
@@ -330,7 +332,7 @@ class IsostableResponse(Shown):
 
 
 def isostable_response(
-    orbit: PeriodicOrbit, *, which: int = 0, samples: int = 100, throw: bool = True
+    orbit: PeriodicOrbit, *, which: int = 0, n_samples: int = 100, throw: bool = True
 ) -> IsostableResponse:
     r"""The isostable response of a periodic orbit: the gradient $I$ of an amplitude $\psi$ of the deviations from the orbit.
 
@@ -346,7 +348,7 @@ def isostable_response(
     $I\,e^{-\kappa t}$ is real up to a constant factor; a complex pair has a pair of conjugate responses.
 
     **Arguments:** `orbit`: one orbit of a system that does not depend on time. `which`: the index of $\lambda$ in
-    `orbit.multipliers`, static; 0 is the slowest of a stable orbit. `samples`, `throw`: as for `phase_response`.
+    `orbit.multipliers`, static; 0 is the slowest of a stable orbit. `n_samples`, `throw`: as for `phase_response`.
 
     **Returns:** `IsostableResponse`, also under `jit` and `vmap`, differentiable in the orbit's parameters. `result` is the code
     of an orbit that was not found, or `no_simple_multiplier` where $\lambda$ is zero up to rounding, as every multiplier of a
@@ -357,7 +359,7 @@ def isostable_response(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.isostable_response(orbit, samples=20)
+    >>> response = hj.phase.isostable_response(orbit, n_samples=20)
     >>> print(response.arcs[0].z[0].real.round(6))
     [-2.585274 -5.614059]
 
@@ -365,13 +367,13 @@ def isostable_response(
     Shirasaka, Kurebayashi, Nakao (2017), Phys. Rev. E 95, 012212, for the jump of a gradient. In Kong, Payne, Zhu, Johnson
     (2024): the adjoint of eqs. 30-32, and in Table I the Floquet exponent of Sec. III-C, here $\kappa$.
     """
-    check_orbit(orbit, samples, "isostable_response")
+    check_orbit(orbit, n_samples, "isostable_response")
     n = orbit.x.size
     if not isinstance(which, int) or not 0 <= which < n:
         raise ValueError(
             f"isostable_response: which={which!r} must be the index of a multiplier of the orbit, from 0 to {n - 1}."
         )
-    response = _isostable_response(orbit, which, *transported(orbit, samples))
+    response = _isostable_response(orbit, which, *transported(orbit, n_samples))
     return raise_failure("isostable_response", response) if throw else response
 
 

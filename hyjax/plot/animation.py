@@ -32,7 +32,7 @@ COLOURS = 24
 def animate_orbit(
     orbit: PeriodicOrbit,
     model: Model,
-    steps: int = 4,
+    strides: int = 4,
     fps: int = 25,
     speed: float | None = None,
     label: str = "",
@@ -44,7 +44,7 @@ def animate_orbit(
 
     **Arguments:** `orbit`: one orbit. `model`: a module, or a `types.SimpleNamespace`, with `outline(mode, x, params)`, or
     `outline(mode, x, params, t)` for a forced model; a model that moves over the ground also has `travel(mode, x, params)`
-    and `ground(params)`. Lines named in `model.scenery` are drawn in grey. `steps`: passes through the orbit's sequence.
+    and `ground(params)`. Lines named in `model.scenery` are drawn in grey. `strides`: passes through the orbit's sequence.
     `fps`: frames per second. `speed`: model time over real time; at 1 a model in seconds plays in real time, and a model in units
     of `sqrt(l/g)` plays as with legs of 1 m on the earth. By default 1, changed where necessary for a duration between 2 s and
     12 s. `label`: text before the orbit's stability in the corner, such as `gait 1 of 2`.
@@ -57,14 +57,14 @@ def animate_orbit(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> animation = hj.plot.animate_orbit(orbit, wheel, steps=2, fps=5)
+    >>> animation = hj.plot.animate_orbit(orbit, wheel, strides=2, fps=5)
     >>> hj.plot.save_animation(animation, "wheel.gif")
     """
     check_outline(model, "animate_orbit")
-    check_rates("animate_orbit", steps, fps, speed)
+    check_rates("animate_orbit", strides, fps, speed)
     stability = "stable" if bool(orbit.stable) else "unstable"
     about = ", ".join(text for text in (label, stability) if text)
-    return _animate(walk(orbit, model, steps), model, orbit.params, fps, speed, about)
+    return _animate(walk(orbit, model, strides), model, orbit.params, fps, speed, about)
 
 
 def animate_trajectory(
@@ -112,10 +112,10 @@ def check_outline(model: Model, caller: str, orbit: PeriodicOrbit | None = None)
         ) from error
 
 
-def check_rates(caller: str, steps: int, fps: int, speed: float | None) -> None:
-    """`ValueError` unless steps, frames per second and speed are positive."""
-    if steps < 1 or fps <= 0 or (speed is not None and speed <= 0):
-        raise ValueError(f"{caller}: steps={steps}, fps={fps} and speed={speed} must be positive.")
+def check_rates(caller: str, strides: int, fps: int, speed: float | None) -> None:
+    """`ValueError` unless strides, frames per second and speed are positive."""
+    if strides < 1 or fps <= 0 or (speed is not None and speed <= 0):
+        raise ValueError(f"{caller}: strides={strides}, fps={fps} and speed={speed} must be positive.")
 
 
 def _animate(
@@ -220,15 +220,15 @@ def save_gif(frames: "list[Image]", path, fps: float) -> None:
 
 
 def animate_optimization(
-    gait: OptimizedOrbit, model: Model, steps: int = 4, fps: int = 25, speed: float | None = None
+    gait: OptimizedOrbit, model: Model, strides: int = 4, fps: int = 25, speed: float | None = None
 ) -> "matplotlib.animation.FuncAnimation":
     """Animation of a model along its gait before and after an optimization, side by side, at the same times and scale.
 
     Each half states the value of the objective. Its camera moves with the mean velocity of its gait: the faster the gait, the
     faster the footholds pass by.
 
-    **Arguments:** `gait`: the result of `hyjax.optimize`. `steps`: passes through the sequence of the gait of longer period; the
-    other makes as many as fit into the same time. `model`, `fps`, `speed`: as for `animate_orbit`.
+    **Arguments:** `gait`: the result of `hyjax.optimize`. `strides`: passes through the sequence of the gait of longer period;
+    the other makes as many as fit into the same time. `model`, `fps`, `speed`: as for `animate_orbit`.
 
     **Returns:** a `matplotlib.animation.FuncAnimation`, for `save_animation`. `ValueError` for an optimization that ended without
     a gait, and for a model without an outline; `ImportError` without matplotlib.
@@ -240,11 +240,11 @@ def animate_optimization(
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
     >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
-    >>> animation = hj.plot.animate_optimization(gait, wheel, steps=2, fps=5)
+    >>> animation = hj.plot.animate_optimization(gait, wheel, strides=2, fps=5)
     >>> hj.plot.save_animation(animation, "gaits.gif")
     """
     check_outline(model, "animate_optimization")
-    check_rates("animate_optimization", steps, fps, speed)
+    check_rates("animate_optimization", strides, fps, speed)
     if not np.isfinite(gait.orbit.period):
         raise ValueError(f"animate_optimization: there is no gait to draw: {message_of(gait.orbit)}")
     plt = pyplot()
@@ -252,7 +252,7 @@ def animate_optimization(
 
     orbits = gait.before, gait.orbit
     passes = [float(orbit.period) / orbit.strides for orbit in orbits]
-    duration = steps * max(passes)
+    duration = strides * max(passes)
     times = frame_times(duration, model, gait.orbit.params, fps, speed)
     scenes = [
         scene(walk(orbit, model, int(np.ceil(duration / each))), model, orbit.params, times)

@@ -178,11 +178,11 @@ def draw_ellipse(ax: "matplotlib.axes.Axes", centre, sigma, deviations: float = 
     ax.plot(*points, **style)
 
 
-def fit_figure(fit: "Fitted", record: int = 0, n: int = 60) -> "matplotlib.figure.Figure":
+def fit_figure(fit: "Fitted", record: int = 0, n_samples: int = 60) -> "matplotlib.figure.Figure":
     """The data of a record with their deviations, the model at the fitted parameters, and to the right the residuals in units
     of the deviation, one quantity below the other; a thin line at each event. Of a return map the model's values are points.
 
-    **Arguments:** `fit`: one result of `hyjax.fit`. `record`: the number of the record. `n`: sample times on each arc.
+    **Arguments:** `fit`: one result of `hyjax.fit`. `record`: the number of the record. `n_samples`: sample times on each arc.
 
     **Returns:** the figure. `ValueError` for a fit from a file, which has no functions to draw, for a batch, and for a number
     that is no record; `ImportError` without matplotlib.
@@ -205,7 +205,7 @@ def fit_figure(fit: "Fitted", record: int = 0, n: int = 60) -> "matplotlib.figur
     values, weights = np.asarray(data.values), np.asarray(data.weights)
     residuals, predicted = np.asarray(fit.residuals[record]), np.asarray(fit.predicted[record])
     shown = [k for k in range(len(fit.quantities)) if np.any(weights[:, k] > 0)]
-    arcs = fit.curves(record, n)
+    arcs = fit.curves(record, n_samples)
     fig, rows = pyplot().subplots(
         len(shown), 2, squeeze=False, figsize=(8.5, 1.2 + 1.5 * len(shown)), layout="constrained",
         width_ratios=(3, 2),

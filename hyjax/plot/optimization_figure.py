@@ -182,7 +182,7 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
     >>> limit = hj.Constraint(hj.objectives.spectral_radius, at_most=0.36)
     >>> gait = hj.optimize(orbit, hj.objectives.period, where=lambda p: p.inertia_ratio, constraints=limit, bounds=[(0.5, 0.9)])
-    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, points=6)
+    >>> branch = hj.follow_optimum(gait, limit="spectral_radius", stop=0.6, n_points=6)
     >>> figure = hj.plot.optimum_figure(branch)
     >>> figure.savefig("optimum.png")
     """

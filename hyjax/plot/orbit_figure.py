@@ -54,7 +54,7 @@ MOST_PANELS = 8
 def trajectory_figure(
     trajectory: "Trajectory",
     model: ModuleType | SimpleNamespace | None = None,
-    n: int = 100,
+    n_samples: int = 100,
     degrees: Collection[str] = (),
 ) -> "matplotlib.figure.Figure":
     """The coordinates of a trajectory over time, one below the other: arcs coloured by mode, jumps as thin dotted lines.
@@ -63,7 +63,7 @@ def trajectory_figure(
     with a family and more than 8 coordinates the rasters alone.
 
     **Arguments:** `trajectory`: one result of `hyjax.simulate`. `model`: supplies `title`, `time_unit`, and `units` for its
-    `coordinates`. `n`: sample times on each arc. `degrees`: names of the parameters that the title gives in degrees.
+    `coordinates`. `n_samples`: sample times on each arc. `degrees`: names of the parameters that the title gives in degrees.
 
     **Returns:** the figure, with the coordinates of the modes that were visited. `TypeError` for a batch of trajectories;
     `ImportError` without matplotlib.
@@ -81,7 +81,7 @@ def trajectory_figure(
     said = [name for name, mode in modes.items() if mode.shown != mode.coordinates]
     families = [k for k, way in enumerate(ways) if way.is_family and way.source not in said]
     rasters_alone = families and max(mode.dimension for mode in modes.values()) > MOST_PANELS
-    arcs = () if rasters_alone else trajectory.sample(n)
+    arcs = () if rasters_alone else trajectory.sample(n_samples)
     labels = arc_labels(trajectory) if arcs else []
     visited = dict.fromkeys(labels) or dict.fromkeys(modes)
     flown = dict.fromkeys(arc.mode for arc in arcs) or modes

@@ -43,7 +43,7 @@ class PlacedArc(eqx.Module):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> arc, _ = hj.plot.walk(orbit, wheel, steps=2, n=10)
+    >>> arc, _ = hj.plot.walk(orbit, wheel, strides=2, n_samples=10)
     >>> arc.mode, arc.x.shape, arc.landing.round(4).tolist()
     ('stance', (10, 2), [0.9801, -0.1987])
     """
@@ -56,11 +56,11 @@ class PlacedArc(eqx.Module):
     legs: dict[str, int]
 
 
-def walk(orbit: PeriodicOrbit, model: Model, steps: int, n: int = 200) -> tuple[PlacedArc, ...]:
+def walk(orbit: PeriodicOrbit, model: Model, strides: int, n_samples: int = 200) -> tuple[PlacedArc, ...]:
     """The arcs of an orbit, repeated over the ground: each arc starts at the foothold where the jump before it ended.
 
-    **Arguments:** `orbit`: one orbit. `model`: as for `animate_orbit`. `steps`: passes through the orbit's sequence. `n`: sample
-    times on each arc, both ends included.
+    **Arguments:** `orbit`: one orbit. `model`: as for `animate_orbit`. `strides`: passes through its sequence. `n_samples`:
+    sample times on each arc, both ends included.
 
     **Returns:** the `PlacedArc` of each pass through each mode, in order. `ValueError` for a batch, and for an orbit that failed.
 
@@ -69,12 +69,12 @@ def walk(orbit: PeriodicOrbit, model: Model, steps: int, n: int = 200) -> tuple[
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> arcs = hj.plot.walk(orbit, wheel, steps=3, n=10)
+    >>> arcs = hj.plot.walk(orbit, wheel, strides=3, n_samples=10)
     >>> len(arcs), arcs[2].foot.round(4).tolist()
     (3, [1.9601, -0.3973])
     """
-    arcs = arcs_of(orbit, n)
-    repeated = itertools.islice(itertools.cycle(arcs), steps * len(orbit.sequence))
+    arcs = arcs_of(orbit, n_samples)
+    repeated = itertools.islice(itertools.cycle(arcs), strides * len(orbit.sequence))
     return placed_arcs(repeated, model, orbit.params)
 
 
@@ -116,7 +116,7 @@ def shapes(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> arc, _ = hj.plot.walk(orbit, wheel, steps=2, n=10)
+    >>> arc, _ = hj.plot.walk(orbit, wheel, strides=2, n_samples=10)
     >>> lines = hj.plot.shapes(wheel, arc.mode, arc.x, params, arc.foot)
     >>> lines["stance spoke"].shape
     (10, 2, 2)

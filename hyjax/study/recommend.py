@@ -87,7 +87,7 @@ class Recommendation:
     >>> import diffrax
     >>> methods = {"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()}
     >>> found = hj.study.recommend_integrator(
-    ...     ball.system, x0, params, mode="flight", t1=1.0, accuracy=1e-3, candidates=methods, reference=methods,
+    ...     ball.system, x0, params, mode="flight", t1=1.0, accuracy=1e-3, solvers=methods, reference=methods,
     ...     tolerances=(1e-4,), rounds=2, progress=False,
     ... )
     >>> [row.name for row in sorted(found.rows, key=lambda row: row.name)]
@@ -197,7 +197,7 @@ def recommend_integrator(
     t1: float | Time,
     t0: float | Time = 0.0,
     accuracy: float = 1e-6,
-    candidates: Mapping[str, Method] | None = None,
+    solvers: Mapping[str, Method] | None = None,
     tolerances: Sequence[float | tuple[float, float]] = (1e-4, 1e-6, 1e-8, 1e-10),
     quantity: Callable[[IntegratorLike], PyTree] | None = None,
     reference: Mapping[str, Method] | None = None,
@@ -219,7 +219,7 @@ def recommend_integrator(
       the intended runs, and include all modes. `x0`: shape `(n,)`, or a batch, shape `(lanes, n)`, which runs under `vmap`: steps
       with linear solves cost relatively less or more in a batch than alone.
     - `accuracy`: the relative error that the result must not exceed.
-    - `candidates`: `{name: solver}`, each a diffrax solver, one of `hj.solvers`, an `Integrator`, or integrators by mode such as
+    - `solvers`: `{name: solver}`, each a diffrax solver, one of `hj.solvers`, an `Integrator`, or integrators by mode such as
       `{"stance": Integrator(hj.solvers.Rodas5P()), "flight": Integrator(diffrax.Tsit5())}`. By default Bosh3, Tsit5, Dopri8,
       Rosenbrock23, Rodas5P and NDF. `tolerances`: each `rtol = atol`, or a pair `(rtol, atol)`.
     - `quantity`: another quantity than the final state, such as a gradient: see `quantity_study`. Then `x0` and `t1` are
@@ -238,7 +238,7 @@ def recommend_integrator(
     >>> import diffrax
     >>> methods = {"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()}
     >>> found = hj.study.recommend_integrator(
-    ...     ball.system, x0, params, mode="flight", t1=1.0, accuracy=1e-3, candidates=methods, reference=methods,
+    ...     ball.system, x0, params, mode="flight", t1=1.0, accuracy=1e-3, solvers=methods, reference=methods,
     ...     tolerances=(1e-4,), rounds=2, progress=False,
     ... )
     >>> found.integrator is not None, found.best.error < 1e-3
@@ -263,7 +263,7 @@ def recommend_integrator(
     )
     if not end > start:
         raise ValueError(f"recommend_integrator: t1={t1!r} must lie after t0={t0!r}.")
-    given = CANDIDATES if candidates is None else candidates
+    given = CANDIDATES if solvers is None else solvers
     for each in given.values():
         if isinstance(each, Mapping):
             for_modes(system, each)

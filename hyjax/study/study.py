@@ -92,7 +92,7 @@ def solver_points(study: "xarray.Dataset") -> "xarray.Dataset":
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
     >>> import diffrax
     >>> study = hj.study.solver_study(
-    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     ball.system, x0, params, mode="flight", t1=1.0, n_samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
     ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
     ... )
     >>> hj.study.solver_points(study).evaluations.dims
@@ -172,7 +172,7 @@ def solver_study(
     of: str | None = None,
     divergence: float | Sequence[float] = 0.01,
     near_zero: float = 0.0,
-    samples: int = 2001,
+    n_samples: int = 2001,
     reference: Mapping[str, Method] | None = None,
     reference_tolerance: float = 1e-12,
     max_jumps: int = 1000,
@@ -205,7 +205,7 @@ def solver_study(
       modes must have the same coordinates, and resets should not change the state.
     - `of`: the coordinate that is measured; by default the Euclidean norm of the state, for modes with the same coordinates.
     - `divergence`: the threshold $\varepsilon$, or one for each tolerance. `near_zero`: in units of the coordinate.
-    - `samples`: number of times, `t0` and `t1` included, which is also the resolution of the divergence time.
+    - `n_samples`: number of times, `t0` and `t1` included, which is also the resolution of the divergence time.
     - `reference`: two methods or more, by default `Dopri8` and `Rodas5P`; at `reference_tolerance`, events located. The first
       is the reference, and the largest difference of any other from it tells how accurate the reference is.
     - `max_jumps`, `max_steps`: the most jumps in a run, and the most steps in an arc.
@@ -227,7 +227,7 @@ def solver_study(
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
     >>> import diffrax
     >>> study = hj.study.solver_study(
-    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     ball.system, x0, params, mode="flight", t1=1.0, n_samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
     ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
     ... )
     >>> study.jumps.values.ravel().tolist(), bool(study.integral_of_error.max() < 1e-2)
@@ -237,8 +237,8 @@ def solver_study(
     """
     load_xarray()
     require_known("solver_study", x0, params, t1, remedy="Call it outside.")
-    if not isinstance(samples, int) or samples < 2:
-        raise ValueError(f"solver_study: samples={samples!r} must be an integer of at least 2.")
+    if not isinstance(n_samples, int) or n_samples < 2:
+        raise ValueError(f"solver_study: n_samples={n_samples!r} must be an integer of at least 2.")
     states, sets = listed(x0, params)
     case = case_of(system, mode, states, sets, t0, t1, max_jumps, max_steps)
     pairs = pairs_of(tolerances, case.t0.dtype)
@@ -254,7 +254,7 @@ def solver_study(
         cases["combined"] = case_of(whole, "combined", states, sets, t0, t1, max_jumps, max_steps)
     strategies = [(each, list(integrators_of(each.automaton.system, solvers).values())) for each in cases.values()]
 
-    times = jnp.linspace(case.t0, case.t1, samples)
+    times = jnp.linspace(case.t0, case.t1, n_samples)
     never = jnp.full_like(times, jnp.inf)
     shape = len(strategies), len(pairs), len(solvers), len(sets)
     total = len(methods) * len(sets) + int(np.prod(shape)) * (1 + timed)

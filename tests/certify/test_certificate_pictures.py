@@ -255,7 +255,7 @@ def test_disturbed_strides_end_where_another_integrator_has_them(orbit, certific
 
 @pytest.mark.medium
 def test_sampled_strides_start_in_the_set_and_are_drawn(certificate, orbit):
-    ax = certified_set(certificate, samples=40)
+    ax = certified_set(certificate, n_samples=40)
     lines = {line.get_gid(): line.get_xydata() for line in ax.lines}
     starts, ends = lines["starts"], lines["ends of strides"]
     # Near the ends without disturbance: the gain of the disturbance is 44 (docs/orbitador.md: the phase's is 36).

@@ -243,7 +243,7 @@ def test_the_figure(gait):
 @pytest.mark.slow
 def test_both_gaits_walk_side_by_side(gait):
     """At the same time each half shows its own gait, at the same scale, with the value of the objective."""
-    animation = gait.animate(rimless_wheel, steps=2, fps=10)
+    animation = gait.animate(rimless_wheel, strides=2, fps=10)
     figure = animation._fig
     frames, duration = len(list(animation.new_frame_seq())), 2 * float(gait.before.period)
     assert frames == 20  # two seconds, the least
@@ -269,7 +269,7 @@ def test_both_gaits_walk_side_by_side(gait):
         assert_allclose(*(np.ptp(getattr(panel, f"get_{limits}")()) for panel in (one, other)), rtol=1e-14)
     matplotlib.pyplot.close("all")
     with pytest.raises(ValueError, match="animate_optimization: steps=0"):
-        gait.animate(rimless_wheel, steps=0)
+        gait.animate(rimless_wheel, strides=0)
 
 
 @pytest.mark.slow
@@ -294,7 +294,7 @@ def test_a_maximum_is_drawn_as_such(gait):
     np.testing.assert_array_equal(drawn.get_ydata(), -np.asarray(gait.history.objective)[taken])
     assert course.axes[0].get_ylabel() == "minus period,\nmaximized"
     assert optimization_figure(gait).subfigs[1].axes[0].get_ylabel() == "period,\nminimized"
-    both = [ax.get_title() for ax in maximum.animate(rimless_wheel, steps=1, fps=4)._fig.axes]
+    both = [ax.get_title() for ax in maximum.animate(rimless_wheel, strides=1, fps=4)._fig.axes]
     assert both == ["before: −2.31001", "after: −1.27561"]
     assert maximum.program.objective(gait.orbit, gait.params) == period(gait.orbit, gait.params)
     matplotlib.pyplot.close("all")

@@ -24,7 +24,7 @@ TIMES, START, TARGET = DT * np.arange(STEPS + 1), np.array([4.0, 0.0]), np.array
 
 # Defined once: a function that is new is compiled anew.
 BALL = {
-    "mode": "flight", "times": jnp.array(TIMES), "where": lambda p: p.gravity, "max_events": 6, "max_iterations": 80,
+    "mode": "flight", "times": jnp.array(TIMES), "where": lambda p: p.gravity, "max_jumps": 6, "max_iterations": 80,
     "stage_cost": lambda t, x, u, p: R * jnp.sum(u**2), "terminal_cost": lambda t, x, p: 100 * jnp.sum((x - TARGET) ** 2),
     # A flow of second degree in time, which this method solves exactly: a step for each control.
     "integrator": hj.Integrator(dfx.Heun(), controller=dfx.ConstantStepSize(), first_step=DT, unroll=False),
@@ -294,7 +294,7 @@ def solve_pushed(decay=0.7, **options):
         params,
         mode="two",
         times=GRID,
-        max_events=6,
+        max_jumps=6,
         integrator=EXACT,
         **COSTS,
         **options,
@@ -409,7 +409,7 @@ def test_failure_and_misuse():
     ask("'rest' is not one of the modes", terminal_cost={"rest": lambda t, x, p: x @ x})
     ask("where must pick scalar leaves", where=lambda p: None)
     ask("max_iterations=0 must be an integer of at least 1", max_iterations=0)
-    ask("max_events=-1 must be an integer of at least 0", max_events=-1)
+    ask("max_jumps=-1 must be an integer of at least 0", max_jumps=-1)
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
         ask("terminal_cost of mode 'flight' must be a function, not 3", terminal_cost=3)

@@ -363,13 +363,13 @@ def test_responses_of_an_orbit_through_a_mode_of_no_duration(first):
     sequence = ("run", "turn") if first == "run" else ("turn", "run")
     start = [0.0, FIXED] if first == "run" else [0.0, FIXED * 2]
     orbit = hj.periodic_orbit(hj.ReturnMap(CHAIN, sequence=sequence, integrator=ROLLED), jnp.array(start), None)
-    phase = hj.phase.phase_response(orbit, samples=6)
+    phase = hj.phase.phase_response(orbit, n_samples=6)
     run = phase.arcs[sequence.index("run")]
     assert phase.result == "successful" and float(phase.residual) < 1e-9
     # The flow turns (1, -y) along the orbit: the phase of (x, y) is x alone.
     assert run.z.shape == (6, 2)
     assert_allclose(run.z, np.tile([1.0, 0.0], (6, 1)), atol=1e-9)
-    decay = hj.phase.isostable_response(orbit, samples=6)
+    decay = hj.phase.isostable_response(orbit, n_samples=6)
     along = decay.arcs[sequence.index("run")]
     # The deviation from y = FIXED e^-x, scaled to the start.
     shape = np.stack([FIXED * np.exp(-along.x[:, 0]), np.ones(6)], axis=1)

@@ -335,7 +335,7 @@ def test_optimum_over_a_limit(least_effort):
 
 def over_a_limit(least_effort):
     """The gain reaches its bound 1.5 where drive^2 = 0.75, and stays there."""
-    branch = hj.follow_optimum(least_effort, limit="T", stop=1.0, points=10)
+    branch = hj.follow_optimum(least_effort, limit="T", stop=1.0, n_points=10)
     assert branch.result == hj.RESULTS.successful and branch.numbers[-1] == 1
     at_bound = period_of(1.5 * np.sqrt(0.75))
     (change,) = branch.changes
@@ -358,7 +358,7 @@ def exchange_at_a_vertex():
     """The least drive at a period, with drive times gain given by the period: the gain is at its upper bound 1.5, until the drive
     has fallen to 0.9, then falls itself, to its lower bound 1.2, where the longer periods contradict the bounds."""
     least = least_effort_at(orbit_at(2.0, prices=(0.0, 1.0)), 1.0, 0.9, [(0.1, 4.0), (1.2, 1.5)])
-    branch = hj.follow_optimum(least, limit="T", stop=4.0, points=10, throw=False)
+    branch = hj.follow_optimum(least, limit="T", stop=4.0, n_points=10, throw=False)
     assert branch.result == hj.RESULTS.infeasible
     names = [(change.name, change.active) for change in branch.changes]
     assert names == [("drive >= 0.9", True), ("upper bound of gain", False), ("lower bound of gain", True)]
@@ -384,7 +384,7 @@ def over_a_parameter(least_effort):
         hj.follow_optimum(least_effort, stop=1.0)
     with pytest.raises(ValueError, match="is the value of the gait itself"):
         hj.follow_optimum(least_effort, limit="T", stop=2.0)
-    branch = hj.follow_optimum(least_effort, where=lambda p: p.threshold, stop=0.7, points=4)
+    branch = hj.follow_optimum(least_effort, where=lambda p: p.threshold, stop=0.7, n_points=4)
     drive, gain = branch.unknowns.T
     np.testing.assert_allclose(drive * gain, branch.numbers / (1 - np.exp(-2.0)), rtol=1e-12)
     np.testing.assert_allclose(gain * (gain - 1), drive**2, rtol=1e-9)

@@ -94,7 +94,7 @@ def over_the_speed(gait):
     """From 0.5 to 1 m/s against J of 50 intervals of Hermite and Simpson with quadratic torques (CasADi 3.8): 25 intervals of
     linear torques cost more, most at 0.9 m/s by 0.12 %, and 50 at most 0.015 %. The friction cone becomes active, from 0.9 there
     among these speeds; the multiplier is the derivative of J by the speed, which differences of second order have to 1 %."""
-    slower, faster = (hj.follow_optimum(gait, limit="speed", stop=stop, points=5) for stop in (0.5, 1.0))
+    slower, faster = (hj.follow_optimum(gait, limit="speed", stop=stop, n_points=5) for stop in (0.5, 1.0))
     for branch, numbers, values in (
         (slower, (0.6, 0.5), (106.083, 50.786)), (faster, (0.9, 1.0), (491.669, 685.796)),
     ):  # fmt: skip

@@ -182,7 +182,7 @@ def test_a_picture_of_a_plan(limited):
 def test_a_plan_over_a_limit(limited):
     """The speed of both ends from 0.48 to 0.4: the largest speed is 0.75 - b/2, at its limit 0.52 from 0.46 on. Where t1 is no
     end of an interval, linear forces cost more than the optimum: by 1.3 % at most."""
-    branch = hj.follow_optimum(limited, limit="start", stop=0.4, points=5)
+    branch = hj.follow_optimum(limited, limit="start", stop=0.4, n_points=5)
     assert_allclose(branch.numbers[[0, -1]], [0.48, 0.4], rtol=1e-15)
     free = branch.numbers > 0.46 - 1e-9
     assert_allclose(branch.values[free], least_effort_of(branch.numbers[free]), rtol=1e-7)
@@ -200,7 +200,7 @@ def test_a_plan_over_a_limit(limited):
     ]  # fmt: skip
     # Back again, from a plan of the branch.
     assert branch.plans is not None
-    again = hj.follow_optimum(branch.plans[-1], limit="start", stop=0.48, points=1)
+    again = hj.follow_optimum(branch.plans[-1], limit="start", stop=0.48, n_points=1)
     assert_allclose(again.values[-1], branch.values[0], rtol=1e-7)
     assert [(each.name, each.active) for each in again.changes][-1] == ("fastest <= 0.52", False)
     assert "4 successful" in str(branch.plans[:4])
@@ -220,7 +220,7 @@ def test_a_plan_over_a_limit(limited):
 
 def test_a_plan_over_a_parameter(limited):
     """The force is the mass times an acceleration, so the effort grows with the square of the mass."""
-    branch = hj.follow_optimum(limited, where=lambda p: p.mass, stop=3.0, points=2)
+    branch = hj.follow_optimum(limited, where=lambda p: p.mass, stop=3.0, n_points=2)
     assert_allclose(branch.values, 12 * 0.04**2 / 8 * branch.numbers**2, rtol=1e-7)
     assert_allclose(branch.plans.params.mass, branch.numbers)
     assert branch.numbers[-1] == 3 and not branch.changes
@@ -236,10 +236,10 @@ def test_a_plan_over_a_parameter(limited):
 @pytest.mark.medium
 def test_a_plan_that_ends(limited):
     """At the fastest speed 0.5 nothing but 0.5 throughout takes the time 2: slower than 0.5 there is no plan."""
-    branch = hj.follow_optimum(limited, limit="fastest", stop=0.45, points=2, throw=False)
+    branch = hj.follow_optimum(limited, limit="fastest", stop=0.45, n_points=2, throw=False)
     assert branch.result != hj.RESULTS.successful and 0.5 < branch.numbers[-1] < 0.51
     with pytest.raises(hj.SolveError, match="points before"):
-        hj.follow_optimum(limited, limit="fastest", stop=0.45, points=2)
+        hj.follow_optimum(limited, limit="fastest", stop=0.45, n_points=2)
 
 
 class Fold(PlanCurve):
@@ -340,7 +340,7 @@ def test_single_precision():
     assert_allclose(gait.value, 0.06, rtol=1e-3)
     # By the same method, not by the default one, which asks for more than single precision has.
     assert gait.method.accept == 1e-4
-    branch = hj.follow_optimum(gait, limit="start", stop=0.38, points=1)
+    branch = hj.follow_optimum(gait, limit="start", stop=0.38, n_points=1)
     assert_allclose(branch.values[-1], 12 * (1 - 2 * 0.38) ** 2 / 8, rtol=1e-3)
 
 

@@ -215,7 +215,7 @@ def test_extrema_and_samples(day):
     window = (0.1, 0.9)
     objectives = (
         hj.objectives.largest(polynomial, window=window),
-        hj.objectives.along(polynomial, samples=5, window=window),
+        hj.objectives.along(polynomial, n_samples=5, window=window),
     )
     lanes = jnp.asarray(np.stack(list(POWERS.values())))
     found, slopes = jax.jit(jax.vmap(lambda p: (tuple(each(day, p) for each in objectives), jax.grad(
@@ -280,7 +280,7 @@ def test_misuse(day):
             with pytest.raises(ValueError, match="two fractions of an arc"):
                 make(polynomial, window=window)
     with pytest.raises(ValueError, match="integer of at least 2"):
-        hj.objectives.along(polynomial, samples=1)
+        hj.objectives.along(polynomial, n_samples=1)
     for make in (hj.objectives.positive_work, hj.objectives.negative_work, hj.objectives.largest, hj.objectives.along):
         with pytest.raises(ValueError, match="are not modes"):
             make({"walk": polynomial})(day, day.params)

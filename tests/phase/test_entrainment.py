@@ -46,7 +46,7 @@ def test_tongue_of_a_pushed_wheel(wheel):
     Beside the tongue the phase slips through a cycle in 1 / (strength * Gamma * sqrt(2 d)) steps at a relative distance d from
     the edge: 2500 steps tell d = 0.002 from locking at the least strength.
     """
-    response = hj.phase.phase_response(wheel, samples=31)
+    response = hj.phase.phase_response(wheel, n_samples=31)
     locking = hj.phase.entrainment(
         response, lambda cycle, x, p: jnp.stack([jnp.zeros(()), jnp.cos(2 * jnp.pi * cycle)])
     )
@@ -99,7 +99,7 @@ def test_a_kicked_neuron():
     """A kick e at the phase theta shifts it by -ln(1 - e exp(theta) / I), exactly: the edges of locking for e < 0, where it is
     stable, are those of a kick just after a firing and just before it."""
     drive = 1.5
-    response = hj.phase.phase_response(neuron(jnp.array(drive)), samples=9)
+    response = hj.phase.phase_response(neuron(jnp.array(drive)), n_samples=9)
     period = float(response.period)
     gamma = np.concatenate([arc.z[:, 0] for arc in response.arcs]) / period
     shift = lambda kick, phase: -np.log(1 - kick * np.exp(phase) / drive)
@@ -147,7 +147,7 @@ def test_the_orbit_of_an_oscillator_that_is_stable_or_not(growth):
         (hj.Transition("turn", "turn", guard=lambda t, x, p: x[1], reset=lambda t, x, p: x),),
     )
     orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("turn",)), jnp.array([-1.0, 0.0]), jnp.array(growth))
-    response = hj.phase.phase_response(orbit, samples=40)
+    response = hj.phase.phase_response(orbit, n_samples=40)
     push = lambda cycle, x, p: jnp.stack([jnp.cos(2 * jnp.pi * cycle), 0.0 * cycle])
     if growth > 0:
         with pytest.warns(UserWarning, match="the orbit is unstable, with a spectral radius of 1.87"):

@@ -59,7 +59,7 @@ def swinging():
         return orbit.period, orbit
 
     slope, orbit = jax.jit(jax.grad(period, has_aux=True))(START)
-    return slope, hj.phase.phase_response(orbit, samples=41, throw=False)
+    return slope, hj.phase.phase_response(orbit, n_samples=41, throw=False)
 
 
 @pytest.mark.medium
@@ -94,7 +94,7 @@ def test_walker(walker):
     """The long gait at slope 0.009: a complex pair of multipliers, whose response is a left eigenvector of the monodromy
     matrix."""
     orbit = walker["long_0.009"]
-    isostable = hj.phase.isostable_response(orbit, samples=31)
+    isostable = hj.phase.isostable_response(orbit, n_samples=31)
     (arc,) = isostable.arcs
     matrix, value, direction = (
         np.asarray(orbit.monodromy()),

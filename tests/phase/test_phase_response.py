@@ -43,7 +43,7 @@ def test_a_cycle_through_the_guards_of_a_family():
         hj.HybridSystem({"charge": charge}, (flip,)), sequence=("charge[0]", "charge[1]"), integrator=ROLLED
     )
     a = jnp.array(2.0)
-    response = hj.phase.phase_response(hj.periodic_orbit(step, jnp.array([-0.5, 1.0]), a), samples=SAMPLES)
+    response = hj.phase.phase_response(hj.periodic_orbit(step, jnp.array([-0.5, 1.0]), a), n_samples=SAMPLES)
     assert_allclose(response.period, 2 * np.log(2.5 / 1.5), rtol=1e-13)
     for arc in response.arcs:
         assert_allclose(arc.z[:, 0], 1 / (2 * arc.x[:, 1] - arc.x[:, 0]), rtol=1e-12)
@@ -66,7 +66,7 @@ def test_one_neuron_in_closed_form():
     c = (exp(T) - 1) / (T I (1 + 2 pi i / T)), and so the tongue."""
 
     def found(drive):
-        response = hj.phase.phase_response(neuron(drive), samples=SAMPLES)
+        response = hj.phase.phase_response(neuron(drive), n_samples=SAMPLES)
         return response, hj.phase.entrainment(response, wave, lags=10)
 
     drive = jnp.array([1.02, 1.2, 2.0, 5.0])
@@ -93,7 +93,7 @@ def test_one_neuron_in_closed_form():
 @pytest.mark.slow
 def test_gradients_in_reverse_mode():
     def found(drive):
-        response = hj.phase.phase_response(neuron(drive), samples=SAMPLES)
+        response = hj.phase.phase_response(neuron(drive), n_samples=SAMPLES)
         return response.arcs[0].z[SAMPLES // 2, 0], hj.phase.entrainment(response, wave, lags=10).highest
 
     slopes = jax.jit(jax.jacrev(found))(jnp.array(1.5))
@@ -138,8 +138,8 @@ def test_pair_with_gradients():
             hj.ReturnMap(RENAMED, sequence=("apart",), integrator=ROLLED), pair.guess(params), params, throw=False
         )
         (phase,), isostable = (
-            hj.phase.phase_response(orbit, samples=9).arcs,
-            hj.phase.isostable_response(orbit, samples=9),
+            hj.phase.phase_response(orbit, n_samples=9).arcs,
+            hj.phase.isostable_response(orbit, n_samples=9),
         )
         i = isostable.arcs[0].z
         return phase.z, jnp.real(i), jnp.imag(i), jnp.real(isostable.direction), jnp.real(isostable.multiplier), phase.t
@@ -197,7 +197,7 @@ def test_isostables_in_closed_form():
         orbit = hj.periodic_orbit(
             hj.ReturnMap(RELAXING, sequence=("m",), integrator=ROLLED), jnp.stack([x, 0 * x, 0 * x]), p, throw=False
         )
-        return hj.phase.isostable_response(orbit, samples=5, throw=False)
+        return hj.phase.isostable_response(orbit, n_samples=5, throw=False)
 
     response = jax.jit(jax.vmap(found))(jnp.stack([*map(jnp.asarray, (k, c, m, factor))], axis=1), jnp.asarray(begins))
     assert code_names(response.result) == ["successful"] * 3 + ["no_simple_multiplier"] * 3
@@ -234,14 +234,14 @@ def test_misuse_and_failure():
     both = jax.tree.map(lambda *each: jnp.stack([jnp.asarray(leaf) for leaf in each]), orbit, lost)
     for respond in (hj.phase.phase_response, hj.phase.isostable_response):
         with pytest.raises(hj.SolveError, match="response: orbit_not_converged"):
-            respond(lost, samples=9)
+            respond(lost, n_samples=9)
         with pytest.raises(ValueError, match="this is a batch of 2 orbits"):
             respond(both)
-        with pytest.raises(ValueError, match="samples=1 must be an integer of at least 2"):
-            respond(orbit, samples=1)
+        with pytest.raises(ValueError, match="n_samples=1 must be an integer of at least 2"):
+            respond(orbit, n_samples=1)
     # In a batch the lane that failed has the code, and the other one its response.
-    found = jax.vmap(lambda orbit: hj.phase.phase_response(orbit, samples=9, throw=False))(both)
-    response = hj.phase.phase_response(orbit, samples=9, throw=False)
+    found = jax.vmap(lambda orbit: hj.phase.phase_response(orbit, n_samples=9, throw=False))(both)
+    response = hj.phase.phase_response(orbit, n_samples=9, throw=False)
     assert np.all(np.asarray(found.result == hj.RESULTS.successful) == [True, False])
     assert_allclose(found.arcs[0].z[0], response.arcs[0].z, rtol=1e-14)
     assert np.all(np.isnan(found.arcs[0].z[1])) and np.isnan(found.residual[1])
@@ -249,10 +249,10 @@ def test_misuse_and_failure():
     # What is not an orbit has no multiplier 1.
     other = eqx.tree_at(lambda orbit: orbit.nodes, orbit, orbit.nodes + 0.2)
     with pytest.raises(hj.SolveError, match="no_simple_multiplier"):
-        hj.phase.phase_response(other, samples=9)
+        hj.phase.phase_response(other, n_samples=9)
     # In one coordinate no deviation outlives the jump.
     with pytest.raises(hj.SolveError, match="no_simple_multiplier"):
-        hj.phase.isostable_response(orbit, samples=9)
+        hj.phase.isostable_response(orbit, n_samples=9)
     with pytest.raises(ValueError, match="which=1 must be the index of a multiplier of the orbit, from 0 to 0"):
         hj.phase.isostable_response(orbit, which=1, throw=False)
     charge = hj.Mode(lambda t, x, drive: drive - x + 0.0 * jnp.cos(t), ("v",))
@@ -280,7 +280,7 @@ def test_pushes_off_a_surface_along_which_the_flow_slides():
     step = hj.ReturnMap(block, sequence=("-", "0"), integrator=ROLLED)
     # It slips where its spring pulls as much as the friction at rest.
     cycle = hj.periodic_orbit(step, jnp.array([1.0, 0.2]), jnp.array(0.2))
-    slips, sticks = hj.phase.phase_response(cycle, samples=SAMPLES).arcs
+    slips, sticks = hj.phase.phase_response(cycle, n_samples=SAMPLES).arcs
     # The accuracy of the transport in a lap.
     assert_allclose(sticks.z, np.tile([5.0, 0.0], (SAMPLES, 1)), rtol=0, atol=1e-9)
     # A slip that is pushed sticks later or earlier: the first order of the time to the next slip, by differences.

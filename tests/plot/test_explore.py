@@ -205,7 +205,7 @@ def test_lines_that_a_mode_lacks_vanish(explorer, monkeypatch):
     )
     arcs = Arc("a", jnp.array([0.0, 1.0]), x), Arc("b", jnp.array([1.0, 2.0]), x)
     placed = placed_arcs(arcs, model, None)
-    monkeypatch.setattr(sys.modules[moving_svg.__module__], "walk", lambda orbit, model, steps, n: placed)
+    monkeypatch.setattr(sys.modules[moving_svg.__module__], "walk", lambda orbit, model, strides, n_samples: placed)
     picture = ElementTree.fromstring(moving_svg(explorer.orbit, model))
     values = lambda line: {each.get("attributeName"): each.get("values").split(";") for each in line}
     second, rod = (values(line) for line in picture.iter(f"{SVG}polyline"))

@@ -145,7 +145,7 @@ def test_misuse_is_named(orbit, batch):
     with pytest.raises(ValueError, match="does not define outline"):
         animate_orbit(orbit, sys)
     with pytest.raises(ValueError, match="steps=0"):
-        animate_orbit(orbit, walker, steps=0)
+        animate_orbit(orbit, walker, strides=0)
 
 
 def test_matplotlib_is_an_extra(monkeypatch):
@@ -203,7 +203,7 @@ def test_a_strike_moves_no_leg(name):
 
 
 def test_feet_stand_and_land(orbit):
-    steps = walk(orbit, walker, steps=4)
+    steps = walk(orbit, walker, strides=4)
     slope = float(orbit.params.slope)
     for step, after in itertools.pairwise(steps):
         drawn = shapes(walker, step.mode, step.x, orbit.params, step.foot)
@@ -222,7 +222,7 @@ def test_feet_stand_and_land(orbit):
 
 @pytest.mark.medium
 def test_frames_show_the_walk(orbit):
-    animation = animate_orbit(orbit, walker, steps=2, fps=10)
+    animation = animate_orbit(orbit, walker, strides=2, fps=10)
     (ax,) = pyplot().gcf().axes
     (ground,), (feet,) = marked(ax, "ground"), marked(ax, "footholds")
     slope = float(orbit.params.slope)
@@ -263,7 +263,7 @@ def test_gif_of_four_steps_is_small(orbit, tmp_path):
 
 
 def test_html_and_refusals(orbit, tmp_path, monkeypatch):
-    animation = animate_orbit(orbit, walker, steps=1, fps=3)
+    animation = animate_orbit(orbit, walker, strides=1, fps=3)
     save_animation(animation, tmp_path / "walk.html")
     page = (tmp_path / "walk.html").read_text()
     frames = re.findall(r'frames\[\d+\] = "data:image/png;base64,([^"]+)"', page)

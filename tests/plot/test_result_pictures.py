@@ -212,7 +212,7 @@ def test_optimization():
 @compared
 def test_animated_optimization():
     """A frame: both gaits at the same scale, with their values."""
-    animation = plot.animate_optimization(optimized(), compass_gait, steps=2, fps=10)
+    animation = plot.animate_optimization(optimized(), compass_gait, strides=2, fps=10)
     animation._draw_frame(7)  # pyright: ignore
     return matplotlib.pyplot.gcf()
 

@@ -244,7 +244,7 @@ def test_a_system_is_a_diagram(name):
 def test_results_are_animated(orbit):
     """By the figure's first frame: the wheel, drawn."""
     walk = hj.simulate(wheel.system, jnp.array([-0.5, 0.8]), wheel.Params(), mode="stance", t1=3.0)
-    for animation in (orbit.animate(wheel, steps=1), walk.animate(wheel, fps=10)):
+    for animation in (orbit.animate(wheel, strides=1), walk.animate(wheel, fps=10)):
         animation._init_draw()
         (axes,) = animation._fig.axes
         assert len(axes.lines) + len(axes.collections) > 0

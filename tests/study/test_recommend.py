@@ -28,7 +28,7 @@ BATCH = jnp.array([[1.0, 0.0], [1.1, 0.1], [2.0, 0.0]])
 @pytest.fixture(scope="module")
 def found():
     return hj.study.recommend_integrator(
-        system, BATCH, PARAMS, mode="above", t1=END, accuracy=1e-4, candidates=CANDIDATES, tolerances=TOLERANCES, rounds=3,
+        system, BATCH, PARAMS, mode="above", t1=END, accuracy=1e-4, solvers=CANDIDATES, tolerances=TOLERANCES, rounds=3,
         reference=REFERENCE, progress=False,
     )  # fmt: skip
 
@@ -158,8 +158,8 @@ def test_the_integrator_is_that_of_the_best_run():
     "changes, message",
     [
         ({"accuracy": 2.0}, "accuracy=2.0"),
-        ({"candidates": {}}, "at least one"),
-        ({"candidates": {"half": {"above": hj.Integrator()}}}, "'below'"),
+        ({"solvers": {}}, "at least one"),
+        ({"solvers": {"half": {"above": hj.Integrator()}}}, "'below'"),
         ({"t1": -1.0}, "t1="),
         ({"mode": "sideways"}, "'sideways'"),
         ({"x0": jnp.ones(3)}, "shape"),
@@ -174,9 +174,7 @@ def test_the_integrator_is_that_of_the_best_run():
 def test_misuse(changes, message):
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
-        given = (
-            dict(x0=START, params=PARAMS, mode="above", t1=END, candidates=CANDIDATES, tolerances=TOLERANCES) | changes
-        )
+        given = dict(x0=START, params=PARAMS, mode="above", t1=END, solvers=CANDIDATES, tolerances=TOLERANCES) | changes
         with pytest.raises(ValueError, match=message):
             hj.study.recommend_integrator(system, given.pop("x0"), given.pop("params"), **given)
     finally:

@@ -38,7 +38,7 @@ SETS = [{"below": jnp.array(3.0)}, {"below": jnp.array(2.0)}]
 def study():
     return hj.study.solver_study(
         system, START, SETS, mode="above", t1=END, solvers=SOLVERS, tolerances=TOLERANCES, combined=both, of="y",
-        divergence=(0.01, 1e-4), near_zero=0.05, samples=181, reference=REFERENCE, timed=False, progress=False,
+        divergence=(0.01, 1e-4), near_zero=0.05, n_samples=181, reference=REFERENCE, timed=False, progress=False,
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def test_solver_of_each_mode(study):
     rosenbrock = hj.Integrator(SOLVERS["Rosenbrock23"], variations=False)
     by_mode = {"same": {"above": DOPRI5, "below": DOPRI5}, "mixed": {"above": DOPRI5, "below": rosenbrock}}
     found = hj.study.solver_study(
-        system, START, SETS, mode="above", t1=END, solvers=by_mode, tolerances=TOLERANCES, of="y", samples=181,
+        system, START, SETS, mode="above", t1=END, solvers=by_mode, tolerances=TOLERANCES, of="y", n_samples=181,
         reference=REFERENCE, timed=False, progress=False,
     )  # fmt: skip
     alone = study.sel(strategy="events", solver="Dopri5")
@@ -195,7 +195,7 @@ def test_timing_is_interleaved(monkeypatch):
 def test_a_run_that_fails_has_a_code(study):
     """Ten steps in an arc are too few; the program is the one already compiled."""
     few = hj.study.solver_study(
-        system, START, SETS, mode="above", t1=END, solvers={"Dopri5": DOPRI5}, tolerances=[1e-9], of="y", samples=181,
+        system, START, SETS, mode="above", t1=END, solvers={"Dopri5": DOPRI5}, tolerances=[1e-9], of="y", n_samples=181,
         max_steps=10, reference=REFERENCE, timed=False, progress=False,
     )  # fmt: skip
     assert np.all(few.result == int(hj.RESULTS.max_steps_reached._value))
@@ -247,7 +247,7 @@ def test_solver_points(study):
         ({"t1": -1.0}, "t1=-1.0"),
         ({"of": "z"}, "of='z' must be a coordinate"),
         ({"divergence": (0.1,)}, r"divergence=\(0.1,\)"),
-        ({"samples": 1}, "samples=1"),
+        ({"n_samples": 1}, "n_samples=1"),
         ({"max_steps": 0}, "max_steps=0"),
         ({"reference": {"one": dfx.Dopri8()}}, "two methods"),
         ({"x0": [START]}, "1 states and params 2 sets"),
