@@ -29,7 +29,7 @@ SECTIONS = {
     "riccati": """control.riccati control.RiccatiSolution control.regulator control.Regulator control.Tracking
         control.stride_feedback control.StrideFeedback control.ClosedLoop control.ilqr control.IlqrSolution
         control.IlqrHistory plot.ilqr_figure""",
-    "kalman": "noise.kalman_filter noise.Filtered noise.Estimates noise.rts_smoother noise.Smoothed plot.estimate_figure",
+    "kalman": "noise.kalman_filter noise.Filtered noise.Estimates noise.rts_smoother plot.estimate_figure",
     "phase": """phase.phase_response phase.PhaseResponse phase.ResponseArc phase.isostable_response phase.IsostableResponse
         phase.entrainment phase.Entrainment plot.response_figure plot.tongue_figure""",
     "lyapunov": "phase.lyapunov_spectrum phase.LyapunovSpectrum",

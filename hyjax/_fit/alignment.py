@@ -6,8 +6,6 @@ keeps a few chains at every row. An interval costs its relative error, and an ev
 parameters need not be near.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,12 +22,6 @@ from .recording import Matching, Recording
 MOST, PENALTY, KEPT = 3, 0.3, 4
 
 
-class _PartialMatching(NamedTuple):
-    cost: float
-    node: Node
-    matching: Matching
-
-
 def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " n"], labels: list) -> Matching:
     """The matching of record `k` at the unknowns. **Arguments:** `labels`: of the kinds."""
     rows = [row for row, label in enumerate(record.labels) if label is not None]
@@ -44,46 +36,47 @@ def match(problem: FitProblem, record: Recording, k: int, theta: Float[Array, " 
         return float(abs(t - recorded) / max(t - since, recorded - since, np.finfo(float).tiny))
 
     first = problem.first_node(problem.start.numbers[k], problem.start.times[k], params)
-    known: dict[int, list[_PartialMatching]] = {
-        -1: [_PartialMatching(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]
+    # By the last row: the chains to it, each a cost, the node there, and the matching.
+    known: dict[int, list[tuple[float, Node, Matching]]] = {
+        -1: [(0.0, jax.tree.map(np.asarray, first), Matching({}, ()))]
     }
     ends: list[tuple[float, Matching, int]] = []
     for i in range(-1, len(rows) - 1):
-        chains = sorted(known.pop(i, []), key=lambda chain: chain.cost)[:KEPT]
+        chains = sorted(known.pop(i, []), key=lambda chain: chain[0])[:KEPT]
         # All that follows may be no event of the model.
-        ends += [(chain.cost + PENALTY * (len(rows) - 1 - i), chain.matching, i) for chain in chains]
+        ends += [(cost + PENALTY * (len(rows) - 1 - i), matching, i) for cost, _, matching in chains]
         ahead = range(i + 1, min(i + 1 + MOST, len(rows)))
         if not chains:
             continue
         lanes = [(chain, j) for chain in chains for j in ahead]
         padded = (lanes * (KEPT * MOST))[: KEPT * MOST]
         nodes = jax.tree.map(
-            lambda *parts: jnp.stack(list(map(jnp.asarray, parts))), *(chain.node for chain, _ in padded)
+            lambda *parts: jnp.stack(list(map(jnp.asarray, parts))), *(node for (_, node, _), _ in padded)
         )
         found, good = _following(problem, params, nodes, jnp.array([kinds[j] for _, j in padded]))
         reached, good = jax.tree.map(np.asarray, found), np.asarray(good)
-        for lane, (chain, j) in enumerate(lanes):
+        for lane, ((known_cost, last, before), j) in enumerate(lanes):
             for m in range(MOST):
                 if not good[m, lane]:
                     break
                 node = jax.tree.map(lambda leaf, m=m, lane=lane: leaf[m, lane], reached)
-                skips, spurious, turned = chain.matching
+                skips, spurious, turned = before
                 skips = skips | ({rows[j]: m} if m else {})
                 matching = Matching(skips, (*spurious, *rows[i + 1 : j]), turned)
-                cost = chain.cost + off(node.t, j, chain.node.t) + PENALTY * (m + j - i - 1)
+                cost = known_cost + off(node.t, j, last.t) + PENALTY * (m + j - i - 1)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
-                known.setdefault(j, []).append(_PartialMatching(cost, after, matching))
+                known.setdefault(j, []).append((cost, after, matching))
             # Two events in the other order.
             other, beside = lane - 1, j > i + 1 and rows[j] == rows[j - 1] + 1 and kinds[j] != kinds[j - 1]
             if beside and good[0, other] and good[0, lane] and reached.t[0, lane] <= reached.t[0, other]:
                 parts = zip((other, lane), (j - 1, j), strict=True)
-                cost = chain.cost + sum(off(reached.t[0, each], row, chain.node.t) for each, row in parts)
+                cost = known_cost + sum(off(reached.t[0, each], row, last.t) for each, row in parts)
                 node = jax.tree.map(lambda leaf, k=other: leaf[0, k], reached)
                 after = eqx.tree_at(lambda each: each.t, node, times[rows[j]])
-                skips, spurious, turned = chain.matching
+                skips, spurious, turned = before
                 matching = Matching(skips, (*spurious, *rows[i + 1 : j - 1]), (*turned, rows[j]))
-                known.setdefault(j, []).append(_PartialMatching(cost + PENALTY * (j - i - 2), after, matching))
-    ends += [(chain.cost, chain.matching, len(rows) - 1) for chain in known.get(len(rows) - 1, [])]
+                known.setdefault(j, []).append((cost + PENALTY * (j - i - 2), after, matching))
+    ends += [(cost, matching, len(rows) - 1) for cost, _, matching in known.get(len(rows) - 1, [])]
     _, matching, j = min(ends, key=lambda end: end[0])
     return matching._replace(spurious=(*matching.spurious, *rows[j + 1 :]))
 

@@ -28,8 +28,9 @@ Solve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 SPAN = 6
 # Points along each axis for the interpolating polynomial; a smaller window is tried where one of these points has no orbit.
 WINDOWS = {1: (10, 6, 4, 2), 2: (6, 4, 2), 3: (4, 2)}
-# The step that measures how an orbit changes, as a fraction of the line along which it is continued.
-FIRST = 1e-3
+# The step that measures how an orbit changes, and the shortest one, as fractions of the line along which it is continued; the
+# largest number of steps.
+FIRST, LEAST, STEPS = 1e-3, 2e-4, 40
 
 
 class CoarseGrid:
@@ -208,12 +209,11 @@ def _flood(coarse: CoarseGrid, solve: Solve, lines: list[np.ndarray], noise: flo
         coarse.y[tuple(to.T)] = march(solve, coarse.at(via), coarse.y[tuple(via.T)], coarse.at(to), slope, noise)
 
 
-def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2e-4, most: int = 40) -> np.ndarray:
+def march(solve: Solve, first, y, last, slope, noise: float) -> np.ndarray:
     """Continue orbits along straight lines in the parameters, all lines together; NaN for a line not followed to its end.
 
     **Arguments:** `first`, `last`: the ends of the lines, shape `(lines, free)`. `y`: the orbits at `first`, shape `(lines, n)`.
-    `slope`: the expected change of `y` over the whole line, or NaN. `noise`: see `solve_coarse_grid`. `shortest`: the shortest
-    step, as a fraction of the line. `most`: the largest number of steps.
+    `slope`: the expected change of `y` over the whole line, or NaN. `noise`: see `solve_coarse_grid`.
     """
     s, y, slope = np.zeros(len(y)), y.copy(), slope.copy()
     # The second divided difference of the last three orbits, and the place of the last but one.
@@ -223,7 +223,7 @@ def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2
     same = np.all(first == last, axis=1)
     h[same] = 1.0
     alive = np.isfinite(y[:, 0])
-    for _ in range(most):
+    for _ in range(STEPS):
         going = np.flatnonzero(alive & (s < 1))
         if not going.size:
             break
@@ -253,7 +253,7 @@ def march(solve: Solve, first, y, last, slope, noise: float, shortest: float = 2
         h[on] = np.where(known[good], 3 * h[on], 1)
         y[on], s[on] = found[good], t[good]
         h[going[~good]] /= 4
-        alive[going[~good]] &= h[going[~good]] >= shortest
+        alive[going[~good]] &= h[going[~good]] >= LEAST
         # An expected change that does not come true is measured instead.
         wrong = going[~good & known & ~measured[:, 0]]
         slope[wrong], h[wrong] = np.nan, FIRST

@@ -6,6 +6,6 @@ from .covariance import (
     stationary_covariance as stationary_covariance,
     stride_covariance as stride_covariance,
 )
-from .estimates import Estimates as Estimates, Filtered as Filtered, rts_smoother as rts_smoother, Smoothed as Smoothed
+from .estimates import Estimates as Estimates, Filtered as Filtered, rts_smoother as rts_smoother
 from .kalman import kalman_filter as kalman_filter
 from .noise import Noise as Noise

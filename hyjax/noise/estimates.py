@@ -25,7 +25,8 @@ class Estimates(Shown):
 
     **Attributes:** `times`: shape `(times,)`. `means`: shape `(times, size)`. `covariances`: shape `(times, size, size)`.
     `modes`: indices of the modes, shape `(times,)`; -1 after a failure, where the numbers are NaN. `params`, `system`: those
-    of the filter; `coordinates`: the name of each mode of the system and the names of its coordinates.
+    of the filter; `coordinates`: the name of each mode of the system and the names of its coordinates. `initial`: mean and
+    covariance at the start, shapes `(size,)` and `(size, size)`; `None` for predictions.
 
     **Example:**
 
@@ -47,6 +48,7 @@ class Estimates(Shown):
     modes: Int[Array, "*batch times"]
     params: Params
     system: HybridSystem = eqx.field(static=True)
+    initial: tuple[State, Matrix] | None = None
 
     @property
     def coordinates(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -113,7 +115,7 @@ class Filtered(Shown):
     @property
     def estimates(self) -> Estimates:
         """The estimates after each measurement."""
-        after = dict(modes=self.modes, means=self.means, covariances=self.covariances)
+        after = dict(modes=self.modes, means=self.means, covariances=self.covariances, initial=self.initial)
         return dataclasses.replace(self.predicted, **after)
 
     def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
@@ -121,36 +123,8 @@ class Filtered(Shown):
         return draw(self, measurements)
 
 
-class Smoothed(Shown):
-    """Estimates of the states given all measurements, from `rts_smoother`.
-
-    **Attributes:** `estimates`: at the times of the measurements, in the modes in which the measurements were understood (those
-    of `Filtered`). `initial`: mean and covariance at the start, shapes `(size,)` and `(size, size)`.
-
-    **Example:**
-
-    >>> from hyjax.models import bouncing_ball as ball
-    >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
-    >>> times, heights = jnp.array([0.2, 0.6]), jnp.array([[0.8], [0.3]])
-    >>> filtered = hj.noise.kalman_filter(
-    ...     ball.system, x0, 1e-2 * jnp.eye(2), params, mode="flight", times=times, measurements=heights,
-    ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
-    ... )
-    >>> mean, sigma = hj.noise.rts_smoother(filtered).initial
-    >>> print(mean.round(4), sigma.shape)
-    [0.9021 0.5069] (2, 2)
-    """
-
-    estimates: Estimates
-    initial: tuple[State, Matrix]
-
-    def plot(self, measurements: Mapping[str, Float[Array | np.ndarray, "*batch times"]] | None = None):
-        """A figure of the means with their deviations over time; see `hyjax.plot.estimate_figure`."""
-        return draw(self, measurements)
-
-
 @long_run
-def rts_smoother(filtered: Filtered) -> Smoothed:
+def rts_smoother(filtered: Filtered) -> Estimates:
     r"""The estimates of a Kalman filter, given also the measurements that came later.
 
     $$\hat x_k = x_k + G_k\,(\hat x_{k+1} - x_{k+1|k}), \quad
@@ -163,8 +137,9 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
 
     The sequence of modes is the filter's: the smoother does not reconsider it.
 
-    **Arguments:** `filtered`: from `kalman_filter(..., smooth=True)`; for a batch use `jax.vmap`. **Returns:** `Smoothed`,
-    also under `jit`, `vmap` and `grad`; NaN where the filter failed. `ValueError` without `smooth=True`.
+    **Arguments:** `filtered`: from `kalman_filter(..., smooth=True)`; for a batch use `jax.vmap`. **Returns:** `Estimates`, with
+    the one at the start, in the modes in which the measurements were understood; also under `jit`, `vmap` and `grad`; NaN where
+    the filter failed. `ValueError` without `smooth=True`.
 
     **Example:**
 
@@ -176,8 +151,8 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
     ...     observe=lambda t, x, p: x[:1], measurement_noise=1e-4 * jnp.eye(1), smooth=True,
     ... )
     >>> smoothed = hj.noise.rts_smoother(filtered)
-    >>> print(smoothed.estimates.means.round(4))
-    [[ 0.8073 -1.4551]
+    >>> print(smoothed.initial[0].round(4), smoothed.means.round(4))
+    [0.9021 0.5069] [[ 0.8073 -1.4551]
      [ 0.3309  2.2027]]
 
     Source: Rauch, Tung, Striebel (1965), *Maximum likelihood estimates of linear dynamic systems*, AIAA J. 3; with $\Phi$ from
@@ -203,5 +178,5 @@ def rts_smoother(filtered: Filtered) -> Smoothed:
     rows = before, predicted.means, predicted.covariances, filtered.cross
     first, (means, covariances) = jax.lax.scan(back, last, rows, reverse=True)
     ends = lambda rows, last: jnp.concatenate([rows[1:], last[None]])
-    estimates = dataclasses.replace(updated, means=ends(means, last[0]), covariances=ends(covariances, last[1]))
-    return Smoothed(estimates, first)
+    means, covariances = ends(means, last[0]), ends(covariances, last[1])
+    return dataclasses.replace(updated, means=means, covariances=covariances, initial=first)

@@ -16,7 +16,7 @@ from .._sweep.bifurcation_diagram import Diagram
 from ..control.held_inputs import Plan
 from ..control.ilqr import IlqrSolution
 from ..noise.covariance import Covariance
-from ..noise.estimates import Estimates, Filtered, Smoothed
+from ..noise.estimates import Estimates, Filtered
 from ..phase.entrainment import Entrainment
 from ..phase.responses import IsostableResponse, PhaseResponse
 from ..robots.robot import Robot
@@ -49,7 +49,6 @@ FIGURES = {
     PhaseResponse: response_figure,
     Plan: plan_figure,
     Robot: robot_figure,
-    Smoothed: lambda smoothed, measurements=None: estimate_figure(smoothed.estimates, measurements),
     Trajectory: trajectory_figure,
 }
 ANIMATIONS = {

@@ -34,20 +34,19 @@ from .scene import footholds, frame_times, Model, PlacedArc, Shapes, shapes, tou
 if TYPE_CHECKING:
     import ipywidgets
 
-# Of the image, in pixels.
-WIDTH = 360
+# Of the image, in pixels; passes through the sequence, of which two repeat a biped without a jump; samples of an arc.
+WIDTH, STRIDES, SAMPLES = 360, 2, 20
 
 
-def moving_svg(orbit: PeriodicOrbit, model: Model, strides: int = 2, n_samples: int = 20) -> str:
+def moving_svg(orbit: PeriodicOrbit, model: Model) -> str:
     """The SVG image of a model along its orbit, repeated forever; the camera follows with the mean velocity.
 
     The states at the samples of each arc are keyframes, at their times; between them points move on straight lines.
 
-    **Arguments:** `model`: as for `animate_orbit`. `strides`: passes through the orbit's sequence; of a biped an even number
-    repeats without a jump. `n_samples`: samples of an arc. **Returns:** the text of the image. `ValueError` for an orbit that was
-    not found.
+    **Arguments:** `model`: as for `animate_orbit`. **Returns:** the text of the image. `ValueError` for an orbit that was not
+    found.
     """
-    placed = walk(orbit, model, strides, n_samples)
+    placed = walk(orbit, model, STRIDES, SAMPLES)
     poses = [shapes(model, arc.mode, arc.x, orbit.params, arc.foot, arc.t) for arc in placed]
     times = np.concatenate([arc.t for arc in placed]) / placed[-1].t[-1]
     path = placed[-1].landing * times[:, None]

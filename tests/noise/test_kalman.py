@@ -122,10 +122,10 @@ def test_the_smoother_is_least_squares(free):
     expected = means.ravel() + gain @ (measurements.ravel() - h @ means.ravel())
     spread = joint - gain @ h @ joint
     # Some hundred roundings, and the inverses of predicted covariances of condition 1e3.
-    assert_allclose(smoothed.estimates.means, expected.reshape(count, 2), rtol=0, atol=1e-11)
+    assert_allclose(smoothed.means, expected.reshape(count, 2), rtol=0, atol=1e-11)
     for k in range(count):
         block = spread.reshape(count, 2, count, 2)[k, :, k]
-        assert_allclose(smoothed.estimates.covariances[k], block, rtol=0, atol=1e-11)
+        assert_allclose(smoothed.covariances[k], block, rtol=0, atol=1e-11)
     # The first measurement is at the start.
     assert_allclose(smoothed.initial[0], expected[:2], rtol=0, atol=1e-11)
 
@@ -212,8 +212,8 @@ def test_one_bounce_in_closed_form(ball):
         # The smoother, backwards in NumPy, with the fundamental matrices of the bounce.
         mean, sigma = rows[-1][2]
         for k in reversed(range(len(rows))):
-            assert_allclose(smoothed.estimates.means[lane, k], mean, rtol=0, atol=1e-11)
-            assert_allclose(smoothed.estimates.covariances[lane, k], sigma, rtol=0, atol=1e-11)
+            assert_allclose(smoothed.means[lane, k], mean, rtol=0, atol=1e-11)
+            assert_allclose(smoothed.covariances[lane, k], sigma, rtol=0, atol=1e-11)
             (x, spread), (ahead, ahead_sigma), _, phi = rows[k]
             gain = spread @ phi.T @ np.linalg.inv(ahead_sigma)
             mean, sigma = x + gain @ (mean - ahead), spread + gain @ (sigma - ahead_sigma) @ gain.T
@@ -229,7 +229,7 @@ def test_a_failing_lane_has_its_code(ball):
     assert (
         np.all(np.isnan(filtered.means[2])) and np.isnan(filtered.log_likelihood[2]) and np.all(filtered.modes[2] == -1)
     )
-    assert np.all(np.isnan(smoothed.estimates.means[2]))
+    assert np.all(np.isnan(smoothed.means[2]))
     assert np.all(np.isfinite(slope[:2])) and np.all(np.isfinite(filtered.covariances[:2]))
 
 

@@ -141,9 +141,9 @@ def test_measurements_at_one_time():
         assert_allclose(found.means[k, 1], mean + gain @ r, rtol=0, atol=1e-12)
         assert_allclose(found.covariances[k, 1], spread - gain @ s @ gain.T, rtol=0, atol=1e-12)
         # Nothing happens between the two, so the smoother knows one state.
-        after = smoothed.estimates.means[k]
+        after = smoothed.means[k]
         assert_allclose(after[0], after[1], rtol=0, atol=1e-10)
-    assert_allclose(smoothed.estimates.means[1, 0], found.means[1, 2], rtol=0, atol=1e-10)
+    assert_allclose(smoothed.means[1, 0], found.means[1, 2], rtol=0, atol=1e-10)
 
 
 @pytest.mark.medium

@@ -76,13 +76,13 @@ def test_modes_are_told_apart(sticks):
 def test_the_smoother_goes_back_into_another_mode(sticks):
     """From one coordinate into two: the smoother's last estimate is the filter's, and earlier ones are known better."""
     filtered, smoothed = sticks
-    assert np.array_equal(smoothed.estimates.modes, filtered.modes)
-    assert_allclose(smoothed.estimates.means[:, -1], filtered.means[:, -1], rtol=0, atol=0)
-    gained = np.asarray(filtered.covariances - smoothed.estimates.covariances)
+    assert np.array_equal(smoothed.modes, filtered.modes)
+    assert_allclose(smoothed.means[:, -1], filtered.means[:, -1], rtol=0, atol=0)
+    gained = np.asarray(filtered.covariances - smoothed.covariances)
     # Semidefinite up to rounding.
     assert np.min(np.linalg.eigvalsh(gained)) > -1e-15
     # A linear relation by hand: the heat that is measured at the end is v^2 / 2 at the wall, so it tells the velocity.
-    first = np.asarray(smoothed.estimates.covariances)[:, 0, 1, 1]
+    first = np.asarray(smoothed.covariances)[:, 0, 1, 1]
     assert np.all(first < 0.5 * np.asarray(filtered.covariances)[:, 0, 1, 1])
 
 
@@ -109,7 +109,7 @@ def test_figures(sticks):
     assert_allclose(crosses.get_ydata(), x_measured)
     assert not of(fig.axes[1], "measurement")
     (mean,) = of(smoothed.plot().axes[0], "mean")
-    assert_allclose(mean.get_ydata(), smoothed.estimates.means[:2, 0])
+    assert_allclose(mean.get_ydata(), smoothed.means[:2, 0])
     with pytest.raises(
         ValueError, match=r"measurements of \['y'\] are of none of the coordinates \['x', 'v', 'heat'\]"
     ):
