@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from ._fit.recording import read_columns
     from .noise.covariance_system import JointParams, Layout
     from .noise.noise import place_noise
-    from .noise.prediction import Estimator, guards_at, GuardsAt, log_probabilities
+    from .noise.kalman import Estimator, guards_at, GuardsAt, log_probabilities
     from .control.rollout import _convex, control_gradient, direction, QuadraticModel, released
     from .control.sensitivity_norm import contraction_factor
     from .phase.responses import IsostableResponse
@@ -174,7 +174,7 @@ if TYPE_CHECKING:
         elementary,
         enclosed_step,
         euler_tube,
-        exact_graph,
+        exact_numbers,
         functions,
         krawczyk,
         lowering,
@@ -199,7 +199,7 @@ if TYPE_CHECKING:
     )
     from .certify.event import crossed, gathered, spread_out
     from .certify.exact_flow import crossing, ExactStep, step_from
-    from .certify.exact_graph import exact_function
+    from .certify.exact_numbers import exact_function
     from .certify.exact_numbers import balls, dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
     from .certify.flow_pipe import no_guard_fires, Tube
     from .certify.mode_field import forcing_period

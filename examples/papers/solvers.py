@@ -17,7 +17,7 @@ from solver_tables import SOLVERS, TABLE_3, TABLE_4, TABLE_5, TOLERANCES
 
 import hyjax as hj
 from hyjax.models import monopod_hopper
-from hyjax.plot.study_figure import points_figure, work_precision_figure
+from hyjax.plot import points_figure, work_precision_figure
 
 METHODS = {
     "ode15s": hj.solvers.NDF(),

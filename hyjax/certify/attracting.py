@@ -109,7 +109,7 @@ class Certificate(Shown):
         return starts, disturbed_ends(self.orbit, self.section, self.disturbance, starts, rng)
 
     def plot(self, model=None, n_samples: int = 0):
-        """A figure of the set with the bound of its image, and of the tube; see `hyjax.certify.attracting_figure`."""
+        """A figure of the set with the bound of its image, and of the tube; see `hyjax.certify.certificate_figure`."""
         return draw(self, model, n_samples)
 
     def _tables(self):

@@ -20,8 +20,7 @@ from .._system.types import require_kind
 from .disturbance import Disturbance, NONE
 from .enclosed_step import Frame, frame_of, identity_frame, widened
 from .event import product
-from .exact_graph import exact_function
-from .exact_numbers import arb
+from .exact_numbers import arb, exact_function
 from .flow_pipe import run_arc, sentences, start_set, Tube
 from .interpret import cases_decided, evaluate, JUMPS, KINKS
 from .mode_field import forcing_period, ModeField

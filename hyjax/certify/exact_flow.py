@@ -14,16 +14,18 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from .enclosed_map import EnclosedMap
-from .exact_graph import exact_function, ExactFunction, Point
 from .exact_numbers import (
     arb,
     arb_mat,
     balls,
     dot,
+    exact_function,
+    ExactFunction,
     exactly,
     krawczyk_operator,
     largest,
     NotEnclosed,
+    Point,
     UNIT,
     widened,
     with_fifty_digits,

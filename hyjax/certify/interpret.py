@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from . import functions
-from .exact_graph import balls_of
+from .exact_numbers import balls_of
 from .linear_forms import COMPARED
 from .rounding import EPS, TINY, up
 from .schedule import Kind, Levels, operand, Rows, truth

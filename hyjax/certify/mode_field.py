@@ -18,8 +18,7 @@ from jaxtyping import Array
 from .._orbit.orbit import PeriodicOrbit
 from .._system.system import HybridSystem
 from .._system.types import Params
-from .exact_graph import constants_of
-from .exact_numbers import arb, with_fifty_digits
+from .exact_numbers import arb, constants_of, with_fifty_digits
 from .linear_forms import number
 from .symbolic import Entries, Graph, graph_of, Sketch
 

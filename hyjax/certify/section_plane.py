@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._system.types import Params, Scalar, State
-from .exact_graph import exact_function
+from .exact_numbers import exact_function
 from .interpret import evaluate
 from .linear_forms import LinearForm
 from .mode_field import ModeField

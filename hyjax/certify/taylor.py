@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from . import functions
-from .exact_graph import balls_of
+from .exact_numbers import balls_of
 from .interpret import certain, combine, decisions, joined, JUMPS, KINKS, known_where, LevelValues, run
 from .rounding import EPS, TINY, up
 from .schedule import Kind, operand, ScheduleLevel

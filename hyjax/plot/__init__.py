@@ -35,14 +35,16 @@ from .orbit_axes import (
 from .orbit_figure import (
     manifold_figure as manifold_figure,
     orbit_figure as orbit_figure,
+    response_figure as response_figure,
+    tongue_figure as tongue_figure,
     trajectory_figure as trajectory_figure,
 )
-from .response_figure import response_figure as response_figure, tongue_figure as tongue_figure
 from .robot_figure import animate_robot as animate_robot, robot_figure as robot_figure
 from .scene import PlacedArc as PlacedArc, shapes as shapes, walk as walk
-from .study_figure import points_figure as points_figure, work_precision_figure as work_precision_figure
 from .sweep_figure import (
     attractor_figure as attractor_figure,
     basin_figure as basin_figure,
+    points_figure as points_figure,
     sweep_figure as sweep_figure,
+    work_precision_figure as work_precision_figure,
 )

@@ -24,8 +24,7 @@ from .animation import animate_optimization, animate_orbit, animate_trajectory
 from .branch_figure import branch_diagram, diagram_figure, equilibrium_diagram, locus_diagram
 from .estimates_figure import covariance_figure, estimate_figure, fit_figure
 from .optimization_figure import ilqr_figure, optimization_figure, optimum_figure, plan_figure
-from .orbit_figure import manifold_figure, orbit_figure, trajectory_figure
-from .response_figure import response_figure, tongue_figure
+from .orbit_figure import manifold_figure, orbit_figure, response_figure, tongue_figure, trajectory_figure
 from .robot_figure import animate_robot, robot_figure
 
 FIGURES = {

@@ -21,7 +21,7 @@ from hyjax._testing import (
     dot,
     evaluate,
     exact_function,
-    exact_graph,
+    exact_numbers,
     exactly,
     ExactStep as Step,
     graph_of,
@@ -118,7 +118,7 @@ FUNCTIONS = {
 def value_of(name, a):
     """The value of an atom of a graph."""
     kind = {"sin": "sin_cos", "cos": "sin_cos"}.get(name, name)
-    found = exact_graph.values(Kind(kind, 0, 1, (), ()), [a, arb(1)])
+    found = exact_numbers.values(Kind(kind, 0, 1, (), ()), [a, arb(1)])
     return found[name == "cos"]
 
 
@@ -149,7 +149,7 @@ def test_nothing_is_said_where_a_function_is_not_defined():
 
 def test_choices_of_numbers_hold_their_members():
     rng = np.random.default_rng(3)
-    of_two = exact_graph._max
+    of_two = exact_numbers._max
     for _ in range(200):
         a, b = (
             arb(
