@@ -351,6 +351,12 @@ def with_adjoint(integrator: Integrators, adjoint: dfx.AbstractAdjoint) -> Integ
     return integrator.rebuilt([eqx.tree_at(lambda part: part.adjoint, part, adjoint) for part in integrator.parts])
 
 
+def integrator_to(double: float, dtype, single: float = 1e-5) -> Integrator:
+    """The integrator at the tolerance `double`, for states in single precision `single`."""
+    tolerance = double if dtype == np.float64 else single
+    return Integrator(rtol=tolerance, atol=tolerance)
+
+
 def without_jacobian(integrator: Integrators) -> Integrators:
     """The integrator for use inside a function that keeps its own Jacobian: forward mode alone, see `PlainForward`."""
     return with_adjoint(integrator, PlainForward())

@@ -163,6 +163,11 @@ def judged_step(
     return accepted, accepted & ~descends
 
 
+def next_barrier(mu: Array, solved: Flag, least: float) -> Array:
+    """The barrier parameter, lowered superlinearly where its problem is solved."""
+    return jnp.where(solved, jnp.maximum(least, jnp.minimum(0.2 * mu, mu**1.5)), mu)
+
+
 def empty_filter(dtype) -> Filter:
     """The filter without points."""
     return jnp.full((FILTER_SIZE, 2), jnp.inf, dtype)
@@ -424,7 +429,7 @@ def _with_next_trial(
     # The barrier parameter falls where its problem is solved, and the filter starts anew.
     def lowered(i, mu):
         solved = (barrier_error(program, point, sample, mu) <= 10 * mu) | (still & (i == 0))
-        return jnp.where(solved, jnp.maximum(least, jnp.minimum(0.2 * mu, mu**1.5)), mu)
+        return next_barrier(mu, solved, least)
 
     descending = state.phase == BARRIER
     mu = jnp.where(descending, jax.lax.fori_loop(0, 8, lowered, state.mu), state.mu)

@@ -24,6 +24,7 @@ from .interior_point import (
     Filter,
     InteriorPoint,
     judged_step,
+    next_barrier,
     no_history,
     SearchHistory,
     with_point,
@@ -166,7 +167,7 @@ def _with_next_trial(program: StageProgram, method: InteriorPoint, state: StageS
 
     def lowered(_, mu):
         solved = residual(program, point, sample, mu)[0] <= 10 * mu
-        return jnp.where(solved, jnp.maximum(least, jnp.minimum(0.2 * mu, mu**1.5)), mu)
+        return next_barrier(mu, solved, least)
 
     begun = state.phase == BARRIER
     mu = jnp.where(begun, jax.lax.fori_loop(0, 8, lowered, state.mu), state.mu)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._flow.integrator import Integrator
+from .._flow.integrator import integrator_to
 from .._numerics.eager import compiles_fast
 from .._numerics.elimination import orthonormal
 from .._orbit.orbit import PeriodicOrbit
@@ -184,10 +184,9 @@ def attractor(
     grid = grid_over(params, where, values)
     lanes = points_over(grid.values)
     states = _initial_states(x0, grid, lanes, where, executor, progress)
-    tolerance = 1e-9 if states.dtype == np.float64 else 1e-5
     flat = states.reshape(-1, states.shape[-1])
     sample = jnp.asarray(flat[int(np.argmax(np.isfinite(flat).all(axis=1)))])
-    chosen = map_of("attractor", step, sample, params, Integrator(rtol=tolerance, atol=tolerance))
+    chosen = map_of("attractor", step, sample, params, integrator_to(1e-9, states.dtype))
     iterate = eqx.Partial(iterated, chosen.map, grid.free, min(keep, n_strides - discard), sample.size, chosen.timed)
     common = chosen.params, np.asarray(n_strides), np.asarray(discard)
 

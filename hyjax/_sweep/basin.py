@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._flow.integrator import Integrator
+from .._flow.integrator import integrator_to
 from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
@@ -215,8 +215,7 @@ def basin(
         jax.vmap(lambda lane: jax.vmap(lambda each: start(lane, each))(jnp.asarray(points)))(jnp.asarray(lanes))
     )
     x = x.reshape(-1, x.shape[-1])
-    tolerance = 1e-8 if x.dtype == np.float64 else 1e-5
-    chosen = map_of("basin", step, jnp.asarray(x[0]), params, Integrator(rtol=tolerance, atol=tolerance), outcomes)
+    chosen = map_of("basin", step, jnp.asarray(x[0]), params, integrator_to(1e-8, x.dtype), outcomes)
     names, nodes, owner = _nodes(orbits, len(coordinates), x.dtype)
     size, spread = np.max(np.abs(nodes), initial=0), np.max(np.abs(x))
     # Orbits at the origin have no size of their own.

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import functions_by_mode
 from .._flow.check import check_state
-from .._flow.integrator import Integrator, IntegratorLike, without_jacobian
+from .._flow.integrator import integrator_to, IntegratorLike, rolled, without_jacobian
 from .._flow.simulate import check_simulation
 from .._numerics.eager import long_run
 from .._numerics.linearize import linearizable
@@ -459,11 +459,9 @@ def ilqr(
     Payne, Zhu, Johnson (2024): Sec. II, hybrid iLQR; eq. 33 for the derivatives of $F_k$ and eq. 40 at its events; in Table I
     the co-vector quadratic matrix $P$ of eq. 40 and the loss function of eq. 144.
     """
-    double = jnp.asarray(x0).dtype == np.float64
-    if integrator is None:
-        accuracy = 1e-10 if double else 1e-6
-        integrator = Integrator(rtol=accuracy, atol=accuracy, unroll=False)
-    times = _check_times(times, jnp.asarray(x0).dtype)
+    dtype = jnp.asarray(x0).dtype
+    integrator = rolled(integrator_to(1e-10, dtype, 1e-6)) if integrator is None else integrator
+    times = _check_times(times, dtype)
     if not isinstance(max_jumps, int) or max_jumps < 0:
         raise ValueError(f"ilqr: max_jumps={max_jumps!r} must be an integer of at least 0.")
     system, _, x0, _, params, integrator = check_simulation(
@@ -483,7 +481,7 @@ def ilqr(
         raise ValueError(f"ilqr: controls[{k}] = {controls[k]} is not finite. Give finite numbers.")
     if not isinstance(max_iterations, int) or max_iterations < 1:
         raise ValueError(f"ilqr: max_iterations={max_iterations!r} must be an integer of at least 1.")
-    tolerance = (1e-9 if double else 1e-4) if tolerance is None else tolerance
+    tolerance = (1e-9 if dtype == np.float64 else 1e-4) if tolerance is None else tolerance
     if not 0 < tolerance < 1:
         raise ValueError(f"ilqr: tolerance={tolerance!r} must lie between 0 and 1, for example 1e-9.")
     u = jax.ShapeDtypeStruct((m,), x0.dtype)

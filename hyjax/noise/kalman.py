@@ -25,7 +25,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int
 
 from .._flow.automaton import Automaton, ByMode, functions_by_mode, Index, Padded, switched
-from .._flow.integrator import Integrator, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
+from .._flow.integrator import integrator_to, IntegratorLike, Integrators, ModeIntegrators, without_jacobian
 from .._flow.simulate import ArcStart, check_simulation, first_arc, flow_arc, leave_arc
 from .._flow.surfaces import rounding, start_threshold
 from .._numerics.eager import long_run
@@ -466,9 +466,7 @@ def kalman_filter(
     In Kong, Payne, Zhu, Johnson (2024): eqs. 36-38, in Table I the covariance $\Sigma$ of Appendix C, in Sec. II state
     estimation.
     """
-    if integrator is None:
-        tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
-        integrator = Integrator(rtol=tolerance, atol=tolerance)
+    integrator = integrator_to(1e-9, jnp.asarray(x0).dtype) if integrator is None else integrator
     system, t0, x0, _, params, integrator = check_simulation(system, x0, params, mode, t0, t0, max_jumps, integrator)
     sigma0 = check_covariance(sigma0, x0.size, x0.dtype, "kalman_filter: sigma0")
     system.refuse_at_once("kalman_filter")

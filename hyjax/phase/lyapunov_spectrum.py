@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton
-from .._flow.integrator import Integrator, IntegratorLike, Integrators, without_jacobian
+from .._flow.integrator import integrator_to, IntegratorLike, Integrators, without_jacobian
 from .._flow.joint import joint_system, numbered, pushed
 from .._flow.jump import variation_of_jump
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
@@ -180,9 +180,7 @@ def lyapunov_spectrum(
     and Fractals 5, for the events. In Kong, Payne, Zhu, Johnson (2024): eqs. 30-32 for $V$; in Table I the Floquet exponent of
     Sec. III-C, whose real part is the Lyapunov exponent; in Sec. II stability.
     """
-    if integrator is None:
-        tolerance = 1e-9 if jnp.asarray(x0).dtype == np.float64 else 1e-5
-        integrator = Integrator(rtol=tolerance, atol=tolerance)
+    integrator = integrator_to(1e-9, jnp.asarray(x0).dtype) if integrator is None else integrator
     system, t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
     smallest = min(each.dimension for each in system.modes.values())
     count = smallest if count is None else count
