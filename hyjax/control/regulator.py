@@ -245,7 +245,7 @@ def regulator(
     terminal_cost: Matrix | None = None,
     event_cost: ByTransition = None,
     transverse: bool = False,
-    segments: int = 32,
+    n_segments: int = 32,
     margin: float = 0.25,
     throw: bool = True,
 ) -> Regulator:
@@ -258,7 +258,7 @@ def regulator(
 
     With `transverse` the reference's time is set at each jump to that of the reference's own jump, so that the phase is free.
 
-    **Arguments:** `segments`: the number of polynomials of degree 5 in time by which reference and $P$ are represented on each
+    **Arguments:** `n_segments`: the number of polynomials of degree 5 in time by which reference and $P$ are represented on each
     arc; the error falls with its sixth power. `margin`: how far each arc is continued on both sides, by its duration; a solution
     whose event is further off is compared with the end of the continuation. Both are static. The others as for `riccati`.
     `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
@@ -281,21 +281,21 @@ def regulator(
     Rijnen, Saccon, Nijmeijer (2015), *On optimal trajectory tracking for mechanical systems with unilateral constraints*, IEEE
     CDC.
     """
-    if not isinstance(segments, int) or segments < 1:
-        raise ValueError(f"regulator: segments={segments!r} must be an integer of at least 1.")
+    if not isinstance(n_segments, int) or n_segments < 1:
+        raise ValueError(f"regulator: n_segments={n_segments!r} must be an integer of at least 1.")
     if not margin >= 0:
         raise ValueError(f"regulator: margin={margin!r} must not be negative: it is a part of an arc's duration.")
     reference.system.refuse_at_once("regulator")
     given, cost, terminal = prepare(
         reference, where, state_cost, control_cost, terminal_cost, event_cost, transverse, "regulator"
     )
-    found = _regulator(given, cost, terminal, transverse, segments, int(-(-margin * segments // 1)))
+    found = _regulator(given, cost, terminal, transverse, n_segments, int(-(-margin * n_segments // 1)))
     return raise_failure("regulator", found) if throw else found
 
 
 @long_run
-def _regulator(reference, weights, terminal, transverse: bool, segments: int, margin: int) -> Regulator:
-    maps, nodes, result = passage(reference, weights, segments, transverse)
+def _regulator(reference, weights, terminal, transverse: bool, n_segments: int, margin: int) -> Regulator:
+    maps, nodes, result = passage(reference, weights, n_segments, transverse)
     costs, multipliers, result = solve(maps, result, reference, weights, terminal, transverse)
     table = reference_table(reference, weights, maps, nodes, costs, margin, transverse)
     good = result == RESULTS.successful

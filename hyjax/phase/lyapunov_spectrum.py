@@ -107,7 +107,7 @@ class LyapunovSpectrum(Shown):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> found = hj.phase.lyapunov_spectrum(wheel.system, orbit.x, params, mode="stance", t1=50.0, segments=100)
+    >>> found = hj.phase.lyapunov_spectrum(wheel.system, orbit.x, params, mode="stance", t1=50.0, n_segments=100)
     >>> print(found.exponents.shape, found.jumps, found.duration, found.result)
     (2,) 21 50.0 successful
     """
@@ -141,8 +141,8 @@ def lyapunov_spectrum(
     t1: float | Time,
     t0: float | Time = 0.0,
     transient: float | Scalar = 0.0,
-    segments: int = 1000,
-    count: int | None = None,
+    n_segments: int = 1000,
+    n_exponents: int | None = None,
     max_jumps: int = 100,
     integrator: IntegratorLike | None = None,
     throw: bool = True,
@@ -157,10 +157,10 @@ def lyapunov_spectrum(
 
     **Arguments:** `system`, `params`: a `HybridSystem` and its parameters, a PyTree. `x0`, `mode`, `t0`, `t1`: as for `simulate`.
     `transient`: the time at the begin that is not measured, in which the trajectory comes to its attractor and the tangent
-    vectors to their directions. `segments`: the number of segments of the whole time, static. In one segment no vector may shrink
-    by as much as the rounding error against another: then its exponent is `-inf`, as it is where a reset or a jump into a mode of
-    fewer coordinates lets nothing of it through. `count`: the number of exponents, static; by default the smallest dimension of a
-    mode. `max_jumps`: in one segment, static. `integrator`: an `Integrator`, or one for each mode; by default Dopri8 at
+    vectors to their directions. `n_segments`: the number of segments of the whole time, static. In one segment no vector may
+    shrink by as much as the rounding error against another: then its exponent is `-inf`, as it is where a reset or a jump into a
+    mode of fewer coordinates lets nothing of it through. `n_exponents`: how many, static; by default the smallest dimension of
+    a mode. `max_jumps`: in one segment, static. `integrator`: an `Integrator`, or one for each mode; by default Dopri8 at
     tolerances of 1e-9. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `LyapunovSpectrum`, also under `jit` and `vmap`. `result` is a code of `simulate`. `ValueError` for arguments of
@@ -171,7 +171,7 @@ def lyapunov_spectrum(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> found = hj.phase.lyapunov_spectrum(wheel.system, orbit.x, params, mode="stance", t1=50.0, segments=100)
+    >>> found = hj.phase.lyapunov_spectrum(wheel.system, orbit.x, params, mode="stance", t1=50.0, n_segments=100)
     >>> print(f"{found.exponents[0]:.3f} {found.exponents[1]:.3f} {jnp.log(0.5) / orbit.period:.3f}")
     0.033 -0.374 -0.300
 
@@ -183,28 +183,39 @@ def lyapunov_spectrum(
     integrator = integrator_to(1e-9, jnp.asarray(x0).dtype) if integrator is None else integrator
     system, t0, x0, t1, params, integrator = check_simulation(system, x0, params, mode, t0, t1, max_jumps, integrator)
     smallest = min(each.dimension for each in system.modes.values())
-    count = smallest if count is None else count
-    if not isinstance(count, int) or not 1 <= count <= smallest:
+    n_exponents = smallest if n_exponents is None else n_exponents
+    if not isinstance(n_exponents, int) or not 1 <= n_exponents <= smallest:
         raise ValueError(
-            f"lyapunov_spectrum: count={count!r} must be an integer from 1 to {smallest}, the smallest dimension of a mode."
+            f"lyapunov_spectrum: n_exponents={n_exponents!r} must be an integer from 1 to {smallest}, the smallest dimension "
+            "of a mode."
         )
-    if not isinstance(segments, int) or segments < PARTS:
-        raise ValueError(f"lyapunov_spectrum: segments={segments!r} must be an integer of at least {PARTS}.")
+    if not isinstance(n_segments, int) or n_segments < PARTS:
+        raise ValueError(f"lyapunov_spectrum: n_segments={n_segments!r} must be an integer of at least {PARTS}.")
     transient = jnp.asarray(transient, x0.dtype)
     known = not any(isinstance(each, jax.core.Tracer) for each in (transient, t0, t1))
-    if known and not 0 <= transient <= (t1 - t0) * (1 - PARTS / segments):
+    if known and not 0 <= transient <= (t1 - t0) * (1 - PARTS / n_segments):
         raise ValueError(
-            f"lyapunov_spectrum: transient={transient} must not be negative, and leave at least {PARTS} of the {segments} "
+            f"lyapunov_spectrum: transient={transient} must not be negative, and leave at least {PARTS} of the {n_segments} "
             f"segments from t0={t0} to t1={t1}."
         )
     plain = without_jacobian(integrator)
-    found = _spectrum(system, x0, mode, t0, t1, transient, params, segments, count, max_jumps, plain)
+    found = _spectrum(system, x0, mode, t0, t1, transient, params, n_segments, n_exponents, max_jumps, plain)
     return raise_failure("lyapunov_spectrum", found) if throw else found
 
 
 @long_run
 def _spectrum(
-    system, x0, mode: str, t0, t1, transient, params, segments: int, count: int, max_jumps: int, integrator: Integrators
+    system,
+    x0,
+    mode: str,
+    t0,
+    t1,
+    transient,
+    params,
+    n_segments: int,
+    n_exponents: int,
+    max_jumps: int,
+    integrator: Integrators,
 ) -> LyapunovSpectrum:
     # Of the state with the time since the last event the tangent vectors have no share of that time where they begin.
     aged = takes_age(system)
@@ -213,9 +224,9 @@ def _spectrum(
     system = with_age(system) if aged else system
     dimensions = tuple(each.dimension for each in system.modes.values())
     size = max(dimensions)
-    automaton = Automaton(tangent_system(system, count), leading=dimensions)
+    automaton = Automaton(tangent_system(system, n_exponents), leading=dimensions)
     # Any directions serve; these are orthonormal and lie in no coordinate plane.
-    spread = np.random.default_rng(0).normal(size=(x0.size, count))
+    spread = np.random.default_rng(0).normal(size=(x0.size, n_exponents))
     tangents = jnp.asarray(np.linalg.qr(spread)[0].T, x0.dtype)
     begin = first_arc(
         automaton, with_tangents(with_zero(x0), with_zero(tangents), size), jnp.array(system.number(mode)), t0, t1
@@ -223,7 +234,7 @@ def _spectrum(
 
     def segment(now, k):
         # A failure ends the trajectory.
-        until = jnp.maximum(t0 + (t1 - t0) * ((k + 1) / segments), now.t)
+        until = jnp.maximum(t0 + (t1 - t0) * ((k + 1) / n_segments), now.t)
         going = now.result == RESULTS.successful
         start = first_arc(automaton, now.z, now.mode, now.t, jnp.where(going, until, now.t))
         reached, jumps, _ = end_of_simulation(
@@ -235,9 +246,9 @@ def _spectrum(
         reached = eqx.tree_at(lambda end: end.z, reached, with_tangents(x, with_zero(tangents), size))
         return select(going, reached, now), (reached.t - now.t, grown, jumps)
 
-    order = jnp.arange(segments, dtype=x0.dtype)
+    order = jnp.arange(n_segments, dtype=x0.dtype)
     end, (durations, grown, jumps) = jax.lax.scan(segment, begin, order)
-    measured = order >= jnp.round(transient / jnp.where(t1 > t0, t1 - t0, 1) * segments)
+    measured = order >= jnp.round(transient / jnp.where(t1 > t0, t1 - t0, 1) * n_segments)
     durations = jnp.where(measured, durations, 0)
     grown = jnp.where(measured[:, None], grown, 0)
     duration = jnp.sum(durations)

@@ -223,8 +223,8 @@ def test_misuse(mixed):
     for arguments, message in wrong:
         with pytest.raises(ValueError, match=message):
             hj.control.riccati(mixed, where=push, **arguments, throw=False)
-    with pytest.raises(ValueError, match=r"segments=0 must be an integer of at least 1"):
-        hj.control.regulator(mixed, where=push, segments=0, throw=False)
+    with pytest.raises(ValueError, match=r"n_segments=0 must be an integer of at least 1"):
+        hj.control.regulator(mixed, where=push, n_segments=0, throw=False)
     with pytest.raises(ValueError, match=r"margin=-0.5 must not be negative"):
         hj.control.regulator(mixed, where=push, margin=-0.5, throw=False)
     # Without the type checks of the tests, which would speak first.

@@ -348,7 +348,7 @@ def test_covariance_from_a_start_beyond_the_limit():
 def test_exponents_through_a_mode_of_no_duration():
     """log(1 / 2e) in a period of 1, as of the multiplier, and 0 along the flow."""
     found = eqx.filter_jit(hj.phase.lyapunov_spectrum)(
-        CHAIN, jnp.array([0.3, 1.0]), None, mode="run", t1=60.0, transient=20.0, segments=120, max_jumps=4
+        CHAIN, jnp.array([0.3, 1.0]), None, mode="run", t1=60.0, transient=20.0, n_segments=120, max_jumps=4
     )
     assert found.result == "successful" and found.x.shape == (2,)
     # Over whole periods, by vectors that have turned into their directions.

@@ -641,7 +641,7 @@ def test_tangents_do_not_decide_what_is_in_step():
     ways = (("none", "one", 0), ("none", "two", 1), ("one", "both", 1), ("two", "both", 0))
     system = hj.HybridSystem(modes, tuple(hj.Transition(a, b, at(k), same) for a, b, k in ways))
     found = hj.phase.lyapunov_spectrum(
-        system, jnp.zeros(3), None, mode="none", t1=1.9, segments=20, max_jumps=3, integrator=ROLLED
+        system, jnp.zeros(3), None, mode="none", t1=1.9, n_segments=20, max_jumps=3, integrator=ROLLED
     )
     assert found.result == "successful" and int(found.jumps) == 2
     assert_allclose(found.exponents, 0, atol=1e-12)

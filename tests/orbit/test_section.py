@@ -165,7 +165,7 @@ def test_all_exponents(attractors):
 def test_exponents_per_time_and_per_period(attractors):
     """The exponents of `lyapunov_spectrum`, of another segment of the chaotic attractor, within four standard errors."""
     spectrum = hj.phase.lyapunov_spectrum(
-        oscillator, jnp.array([0.0, 0.3]), STRUCK, mode="free", t1=2500.0, transient=60.0, segments=400, max_jumps=60
+        oscillator, jnp.array([0.0, 0.3]), STRUCK, mode="free", t1=2500.0, transient=60.0, n_segments=400, max_jumps=60
     )
     # The attractor's mean has an error too, of as many periods.
     assert abs(attractors["lyapunov"].values[1] / T - spectrum.exponents[0]) < 4 * np.sqrt(2) * spectrum.errors[0]

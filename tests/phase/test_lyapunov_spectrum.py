@@ -34,7 +34,7 @@ def struck():
         mode="free",
         t1=600.0,
         transient=60.0,
-        segments=400,
+        n_segments=400,
         max_jumps=40,
         throw=False,
     )
@@ -70,7 +70,7 @@ def test_an_orbit_has_the_logarithms_of_its_multipliers():
     begins = 0.4 * period + np.arange(-4, 5) * np.spacing(40 * period)
     run = lambda t0: hj.phase.lyapunov_spectrum(
         rimless_wheel.system, orbit.x, orbit.params, mode=mode, t1=t0 + 100 * period, t0=t0,
-        transient=80 * period, segments=200, integrator=hj.Integrator(),
+        transient=80 * period, n_segments=200, integrator=hj.Integrator(),
     )  # fmt: skip
     spectra = jax.jit(jax.vmap(run))(jnp.asarray(begins))
     expected = [0, np.log(float(orbit.spectral_radius)) / period]
@@ -97,7 +97,7 @@ def test_exponent_and_error_of_a_known_growth():
     """Over 48 of 60 segments of half a unit; the error is that of the mean of 20 consecutive parts, of two or three segments."""
     begin, step = 0.1, 0.5
     found = hj.phase.lyapunov_spectrum(
-        BREATHING, jnp.ones(1), None, mode="m", t0=begin, t1=begin + 30, transient=6.0, segments=60,
+        BREATHING, jnp.ones(1), None, mode="m", t0=begin, t1=begin + 30, transient=6.0, n_segments=60,
         integrator=hj.Integrator(rtol=1e-10, atol=1e-10, unroll=False),
     )  # fmt: skip
     times = begin + 6 + step * np.arange(49)
@@ -129,8 +129,8 @@ def test_orthonormal_rows():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"count": 3}, "count=3 must be an integer from 1 to 2"),
-        ({"segments": 5}, "segments=5 must be an integer of at least 20"),
+        ({"n_exponents": 3}, "n_exponents=3 must be an integer from 1 to 2"),
+        ({"n_segments": 5}, "n_segments=5 must be an integer of at least 20"),
         ({"transient": 99.0}, "transient=99.0 must not be negative, and leave at least 20"),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_billiard():
         x = jnp.stack([spacing / 2, height, jnp.cos(angle), jnp.sin(angle), jnp.zeros(())])
         precise = hj.Integrator(rtol=1e-9, atol=1e-9)
         return hj.phase.lyapunov_spectrum(
-            gas, x, spacing, mode="free", t1=300.0, segments=300, max_jumps=400, integrator=precise
+            gas, x, spacing, mode="free", t1=300.0, n_segments=300, max_jumps=400, integrator=precise
         )
 
     found = jax.jit(jax.vmap(run))(jnp.linspace(0.1, 6.0, 8))
