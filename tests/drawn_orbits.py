@@ -19,7 +19,7 @@ class DrawnOrbit(hj.PeriodicOrbit):
 
     arcs: tuple[Arc, ...] = ()
 
-    def sample(self, n=200):
+    def sample(self, n_samples=200):
         return self.arcs
 
 

@@ -181,16 +181,16 @@ class Fitted(Shown):
             integrator=problem.link.integrator, throw=False,
         )  # fmt: skip
 
-    def curves(self, record: int = 0, n: int = 60) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Times, shape `(n,)`, and measured quantities, shape `(n, quantities)`, along each arc of `trajectory`; none for a fit
-        of a return map."""
+    def curves(self, record: int = 0, n_samples: int = 60) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Times, shape `(n_samples,)`, and measured quantities, shape `(n_samples, quantities)`, along each arc of `trajectory`;
+        none for a fit of a return map."""
         problem = self.fitted_problem
         if not isinstance(problem.link, FlowLinks):
             return []
         run, measured = self.trajectory(record), problem.link.measured
         names, pad = problem.system.names, problem.link.automaton.pad
         seen = lambda mode: jax.vmap(lambda t, x: measured(jnp.array(names.index(mode)), t, pad(x), run.params))
-        return [(np.asarray(arc.t), np.asarray(seen(arc.mode)(arc.t, arc.x))) for arc in run.sample(n)]
+        return [(np.asarray(arc.t), np.asarray(seen(arc.mode)(arc.t, arc.x))) for arc in run.sample(n_samples)]
 
     def _unconstrained(self, values):
         problem = self.fitted_problem

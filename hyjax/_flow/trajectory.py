@@ -238,12 +238,12 @@ class Trajectory(Shown):
         sequence, first = self._cycle()
         return self.x_starts[first, : self.system.mode(sequence[0]).dimension]
 
-    def sample(self, n: int = 100) -> tuple[Arc, ...]:
-        """States along each arc, at `n` equidistant times from its start to its end."""
+    def sample(self, n_samples: int = 100) -> tuple[Arc, ...]:
+        """States along each arc, at `n_samples` equidistant times from its start to its end."""
         names = self.mode_names
         if not names:
             return ()
-        t, x = _sample(self, n)
+        t, x = _sample(self, n_samples)
         return tuple(Arc(name, t[k], x[k, :, : self.system.mode(name).dimension]) for k, name in enumerate(names))
 
     def fundamental_matrix(self) -> Float[Array, "final initial"]:
@@ -262,17 +262,17 @@ class Trajectory(Shown):
             return matrix
         return matrix[: self._dimension(self._one().mode), : self._dimension(self.modes[0])]
 
-    def to_xarray(self, n: int = 100, model=None) -> "xarray.Dataset":
+    def to_xarray(self, n_samples: int = 100, model=None) -> "xarray.Dataset":
         """Samples over `time` and the events over `event`, as an `xarray.Dataset`.
 
         The variables are named after the coordinates; in a mode without the coordinate, the variable is NaN. Times increase
         strictly, so `sel(time=0.4, method="nearest")` selects one sample: the state before a jump is that at the jump's time, and
-        is listed at the next smaller floating-point number. **Arguments:** `n`: times on each arc. `model`: supplies units
-        where the system names none. `ImportError` without xarray.
+        is listed at the next smaller floating-point number. **Arguments:** `n_samples`: times on each arc. `model`: supplies
+        units where the system names none. `ImportError` without xarray.
         """
         from .trajectory_report import trajectory_dataset
 
-        return trajectory_dataset(self, n, model)
+        return trajectory_dataset(self, n_samples, model)
 
     def plot(self) -> "matplotlib.figure.Figure":
         """A figure of the coordinates over time, coloured by mode; see `hyjax.plot.trajectory_figure`."""
@@ -329,11 +329,11 @@ def _columns(trajectory: Trajectory) -> tuple:
 
 
 @short_run
-def _sample(trajectory: Trajectory, n: int):
+def _sample(trajectory: Trajectory, n_samples: int):
     automaton = Automaton(trajectory.system)
 
     def one(arc):
-        times = jnp.linspace(arc[0], arc[1], n)
+        times = jnp.linspace(arc[0], arc[1], n_samples)
         at = lambda time: state_at(automaton, arc, time, trajectory.params, trajectory.integrator)
         return times, jax.vmap(at)(times)
 

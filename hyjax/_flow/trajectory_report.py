@@ -68,12 +68,12 @@ def _state(trajectory, mode: str, x, names: tuple[str, ...]) -> list[str]:
     return [f"{state[name]:.10g}" if name in state else "" for name in names]
 
 
-def trajectory_dataset(trajectory, n: int, model=None) -> "xarray.Dataset":
-    """The dataset that `Trajectory.to_xarray` returns, with `n` times for each arc."""
+def trajectory_dataset(trajectory, n_samples: int, model=None) -> "xarray.Dataset":
+    """The dataset that `Trajectory.to_xarray` returns, with `n_samples` times for each arc."""
     xarray = load_xarray()
     modes = trajectory.system.modes
     names = tuple(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
-    arcs = trajectory.sample(n)
+    arcs = trajectory.sample(n_samples)
     columns = {name: [np.full(arc.t.shape, np.nan) for arc in arcs] for name in names}
     for k, arc in enumerate(arcs):
         for i, name in enumerate(modes[arc.mode].coordinates):

@@ -122,12 +122,12 @@ class PeriodicOrbit(Shown):
         """The modes of the arcs of a stride: `sequence` without the numbers of guards in families."""
         return tuple(self.system.names[self.system.number(name)] for name in self.sequence)
 
-    def sample(self, n: int = 100) -> tuple[Arc, ...]:
-        """States along each arc of the orbit, at `n` equidistant times from its start to its end."""
+    def sample(self, n_samples: int = 100) -> tuple[Arc, ...]:
+        """States along each arc of the orbit, at `n_samples` equidistant times from its start to its end."""
         return tuple(
             Arc(mode, t, x)
             for node, start in zip(self.nodes, self.start_times, strict=True)
-            for mode, (t, x) in zip(self.mode_names, arcs_of_stride(self, node, start, n), strict=True)
+            for mode, (t, x) in zip(self.mode_names, arcs_of_stride(self, node, start, n_samples), strict=True)
         )
 
     def plot(self, model=None):

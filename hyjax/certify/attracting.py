@@ -98,12 +98,14 @@ class Certificate(Shown):
         the time as last entry if the system depends on it."""
         return self.section.lift(jnp.stack(z), params)
 
-    def sample(self, count: int, seed: int = 0) -> tuple[Float[np.ndarray, "count 2"], Float[np.ndarray, "count 2"]]:
+    def sample(
+        self, n_samples: int, seed: int = 0
+    ) -> tuple[Float[np.ndarray, "count 2"], Float[np.ndarray, "count 2"]]:
         """Where strides under random disturbances start, half of them on the set's boundary and half inside, and where they end,
         in the coordinates of the section; see `disturbed_ends`. They prove nothing, but could refute a bound that is wrong."""
         rng = np.random.default_rng(seed)
-        edge, part = rng.integers(0, len(self.polygon), count), rng.uniform(0, 1, (count, 1))
-        depth = np.where(np.arange(count)[:, None] % 2, np.sqrt(rng.uniform(0, 1, (count, 1))), 1.0)
+        edge, part = rng.integers(0, len(self.polygon), n_samples), rng.uniform(0, 1, (n_samples, 1))
+        depth = np.where(np.arange(n_samples)[:, None] % 2, np.sqrt(rng.uniform(0, 1, (n_samples, 1))), 1.0)
         y = depth * (self.polygon[edge] + part * (np.roll(self.polygon, -1, axis=0)[edge] - self.polygon[edge]))
         starts = self.center + y @ self.axes.T
         return starts, disturbed_ends(self.orbit, self.section, self.disturbance, starts, rng)

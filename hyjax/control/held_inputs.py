@@ -192,7 +192,7 @@ class Plan(Shown):
     before the jump. `inputs`: coefficients, shape `(intervals, degree + 1, *input)`. `duration`: of the step. `params`: of the
     model.
 
-    **Methods:** `orbit_guess()`: `(step, x, params)`, for `hyjax.periodic_orbit`; `sample(n)`: times, states and inputs;
+    **Methods:** `orbit_guess()`: `(step, x, params)`, for `hyjax.periodic_orbit`; `sample(n_samples)`: times, states and inputs;
     `plot()`.
 
     **Example:**
@@ -220,13 +220,13 @@ class Plan(Shown):
 
     @eqx.filter_jit
     def sample(
-        self, n: int = 9
+        self, n_samples: int = 9
     ) -> tuple[Float[Array, " times"], Float[Array, "times n"], Float[Array, " times *input"]]:
-        """Times, states and inputs at `n` points of each interval, from its start to its end, static. States by the cubic through
-        both ends and their rates. `ValueError` for a batch."""
+        """Times, states and inputs at `n_samples` points of each interval, from its start to its end, static. States by the cubic
+        through both ends and their rates. `ValueError` for a batch."""
         one_of_batch("sample", self.duration, "plans")
         held, step = self.held, self.duration / self.held.intervals
-        parts = jnp.linspace(0, 1, n, dtype=self.x.dtype)
+        parts = jnp.linspace(0, 1, n_samples, dtype=self.x.dtype)
 
         def interval(k, first, last, own):
             inputs = jax.vmap(lambda s: held.at(own, s))(parts)

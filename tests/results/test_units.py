@@ -64,7 +64,7 @@ def test_parameters(orbit):
 def test_datasets_name_the_units_of_the_system(orbit):
     found = orbit.to_xarray()
     assert found["x"].attrs["units"] == "rad, rad/T" and found["period"].attrs["units"] == "T"
-    walk = hj.simulate(WHEEL, orbit.x, orbit.params, mode="stance", t1=1.0).to_xarray(n=3)
+    walk = hj.simulate(WHEEL, orbit.x, orbit.params, mode="stance", t1=1.0).to_xarray(n_samples=3)
     assert walk["angle_rate"].attrs["units"] == "rad/T" and walk["time"].attrs["units"] == "T"
     swept = hj.sweep(orbit, where=lambda p: p.slope, values=np.array([0.2, 0.21]), progress=False)
     assert swept["x"].attrs["units"] == "rad, rad/T" and swept["period"].attrs["units"] == "T"
