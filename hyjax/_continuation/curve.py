@@ -23,7 +23,7 @@ from .._results.failure import raise_failure
 from .._results.shown import is_traced, Shown
 from .._results.working import working
 from .._system.results import choose, code_of, RESULTS
-from .._system.types import Flag, require_kind, Scalar
+from .._system.types import Flag, require_counts, require_kind, Scalar
 from .._system.where import leaf_names
 from .unfolding import Equation
 
@@ -85,10 +85,7 @@ def _check(method: Any) -> None:
             f"{name}: min_step={method.min_step!r}, step={method.step!r} and max_step={method.max_step!r} must be positive "
             "and in that order."
         )
-    for field in ("max_points", "max_iterations"):
-        value = getattr(method, field)
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}: {field}={value!r} must be a positive integer.")
+    require_counts(name, 1, max_points=method.max_points, max_iterations=method.max_iterations)
 
 
 # Value at which a curve ends, or bounds within which it is followed in both directions.

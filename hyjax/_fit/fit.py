@@ -28,7 +28,7 @@ from .._results.working import warn, working
 from .._system.results import choose, RESULTS
 from .._system.section import Stroboscope
 from .._system.system import HybridSystem
-from .._system.types import Params
+from .._system.types import Params, require_counts
 from .._system.where import Where
 from .alignment import match, MOST
 from .fitted import Fitted, fitted_of, misfit_words
@@ -130,10 +130,8 @@ def fit(
         raise ValueError(f"fit: mode={mode!r} is that of a system; a map and an orbit know theirs.")
     if prior is not None and noise is None:
         raise ValueError("fit: prior= needs noise=, the deviation of the data, by which both are weighed.")
-    if not isinstance(max_iterations, int) or max_iterations < 1:
-        raise ValueError(f"fit: max_iterations={max_iterations!r} must be an integer of at least 1.")
-    if not isinstance(max_jumps, int) or max_jumps < 0:
-        raise ValueError(f"fit: max_jumps={max_jumps!r} must be an integer of at least 0.")
+    require_counts("fit", 1, max_iterations=max_iterations)
+    require_counts("fit", 0, max_jumps=max_jumps)
     given, x0s, many = _records(data, params, x0)
     if many and isinstance(model, PeriodicOrbit):
         raise ValueError("fit: an orbit has one record, of one lap.")

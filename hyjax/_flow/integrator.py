@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._system.system import HybridSystem, of_arc
+from .._system.types import require_counts
 from .implicit_step import implicit_tableau
 
 
@@ -174,8 +175,7 @@ class Integrator(eqx.Module):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
                 raise ValueError(f"Integrator: {name}={value!r} must lie between 0 and 1, for example {name}=1e-10.")
-        if not (isinstance(self.max_steps, int) and self.max_steps > 0):
-            raise ValueError(f"Integrator: max_steps={self.max_steps!r} must be a positive integer.")
+        require_counts("Integrator", 1, max_steps=self.max_steps)
         for name in ("max_time", "max_step", "first_step"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -27,7 +27,7 @@ from .._system.every import Clock
 from .._system.per_mode import kind_of, numbers_of
 from .._system.results import choose, code_of, code_of_state, nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.types import Flag, Params, require_kind, Scalar, State, Time
+from .._system.types import Flag, Params, require_counts, require_kind, Scalar, State, Time
 from .automaton import Automaton, follow_automaton, Index, Padded
 from .check import check_params, check_state, check_system, check_times
 from .in_step import examined_if_needed, in_step, may_be_in_step, nothing_owed, OwedEvents, taken_at, with_joined
@@ -189,8 +189,7 @@ def check_simulation(
     x0 = check_state(x0, system.mode(mode).dimension, mode)
     integrator = for_modes(system, integrator)
     integrator.tolerances(x0.dtype)
-    if not isinstance(max_jumps, int) or max_jumps < 0:
-        raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
+    require_counts("simulate", 0, max_jumps=max_jumps)
     t0, t1 = (check_times(t, x0.dtype, "simulate", name, 0) for t, name in ((t0, "t0"), (t1, "t1")))
     system = check_system(system, t0, x0, params)
     known = not isinstance(t1, jax.core.Tracer) and not isinstance(t0, jax.core.Tracer)

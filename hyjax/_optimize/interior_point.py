@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from .._numerics.trees import select
 from .._results.shown import Shown
 from .._system.results import choose, code_of, RESULTS
-from .._system.types import Flag
+from .._system.types import Flag, require_counts
 from .newton_steps import (
     active_set,
     active_set_step,
@@ -93,8 +93,7 @@ class InteriorPoint(eqx.Module):
     barrier: float = 0.1
 
     def __check_init__(self):
-        if self.max_iterations < 1:
-            raise ValueError(f"InteriorPoint: max_iterations={self.max_iterations} must be at least 1.")
+        require_counts("InteriorPoint", 1, max_iterations=self.max_iterations)
         if not self.accept > 0 or not self.barrier > 0:
             raise ValueError(f"InteriorPoint: accept={self.accept} and barrier={self.barrier} must be positive.")
 

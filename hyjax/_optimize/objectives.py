@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from .._flow.jump import reset
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.stride import run_stride
-from .._system.types import Params, Scalar, State
+from .._system.types import Params, require_counts, Scalar, State
 from .._system.where import Where
 from ..control.sensitivity_norm import contraction_factor, Indicator, sensitivity_norm, stride_time
 from .constraint import Objective, Orbit, Planned, Quantity
@@ -332,8 +332,7 @@ def along(function: Rate | Mapping[str, Rate], *, n_samples: int = 20, window: W
     [0.460341 0.393818 0.690512]
     """
     _check_window("along", window)
-    if not isinstance(n_samples, int) or n_samples < 2:
-        raise ValueError(f"along: n_samples={n_samples!r} must be an integer of at least 2.")
+    require_counts("along", 2, n_samples=n_samples)
     measure = _measure("along", function)
 
     def along(orbit: Orbit, params: Params) -> Float[Array, " rows"]:

@@ -12,7 +12,7 @@ from .._flow.integrator import Integrator
 from .._results.shown import require_known, Shown
 from .._results.working import warn, working
 from .._system.results import RESULTS, SolveError
-from .._system.types import Params, require_kind
+from .._system.types import Params, require_counts, require_kind
 from .orbit import PeriodicOrbit
 from .return_map import require_map, ReturnMap
 from .search import Batch, Region, search, solve_batch
@@ -167,8 +167,7 @@ def find_orbits(
         raise ValueError(f"find_orbits: region={region!r} must be a pair of states (low, high).")
     region = bounds
     low, high = (np.asarray(bound) for bound in region)
-    if not isinstance(max_starts, int) or max_starts < 1:
-        raise ValueError(f"find_orbits: max_starts={max_starts!r} must be an integer of at least 1.")
+    require_counts("find_orbits", 1, max_starts=max_starts)
     if not np.all(low <= high):
         raise ValueError(f"region: low {low} must not exceed high {high}.")
     if step.sequence is None:

@@ -12,7 +12,7 @@ from .._flow.section_map import check_section, Crossing, crossing_of, jacobian_o
 from .._results.failure import raise_failure
 from .._system.section import Section, SectionLike, Stroboscope
 from .._system.system import HybridSystem
-from .._system.types import Matrix, Params, require_kind, State, Time
+from .._system.types import Matrix, Params, require_counts, require_kind, State, Time
 from .stride import jacobian_of_stride, monodromy_of_stride, Stride, traced_stride
 
 _NAN = "With throw=False the matrix is returned, with NaN where the map fails."
@@ -95,9 +95,8 @@ class ReturnMap(eqx.Module):
             )
         else:
             system.mode(section.mode, "the section's mode")
-        for name, count, least in (("strides", strides, 1), ("max_jumps", max_jumps, 0)):
-            if not isinstance(count, int) or count < least:
-                raise ValueError(f"ReturnMap: {name}={count!r} must be an integer of at least {least}.")
+        require_counts("ReturnMap", 1, strides=strides)
+        require_counts("ReturnMap", 0, max_jumps=max_jumps)
         self.system, self.sequence, self.section = system, sequence, section
         self.strides, self.max_jumps = strides, max_jumps
         self.integrator = None if integrator is None else for_modes(system, integrator)
@@ -166,8 +165,7 @@ class ReturnMap(eqx.Module):
 
     def repeated(self, times: int) -> "ReturnMap":
         """The map iterated, $S^{km}$ for $k$ = `times`: the same with `times` as many strides. `ValueError` for less than one."""
-        if not isinstance(times, int) or times < 1:
-            raise ValueError(f"repeated: {times!r} must be an integer of at least 1.")
+        require_counts("repeated", 1, times=times)
         return dataclasses.replace(self, strides=times * self.strides)
 
     @property

@@ -35,7 +35,7 @@ from .._results.installed import version
 from .._results.labels import units_of
 from .._results.shown import require_known
 from .._system.results import nan_unless, RESULTS
-from .._system.types import Params, require_function, require_kind
+from .._system.types import Params, require_counts, require_function, require_kind
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .batches import BatchMap, block_width
 from .chunks import ChunkSolver, solve_in_memory, solve_in_store, Sweep
@@ -301,8 +301,7 @@ def sweep(
             "sweep: this orbit is one of a family at a distance along it. Follow it over the parameter: continuation(orbit, "
             "where=..., stop=...)."
         )
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"sweep: chunk={chunk} must be at least 1.")
+    require_counts("sweep", 1, chunk=1 if chunk is None else chunk)
     if out is None and resume:
         raise ValueError("sweep: resume needs the path of a store: give out=.")
     if (where is None) != (values is None):

@@ -23,6 +23,13 @@ def require_kind(given: Any, kind: Any, caller: str, argument: str, wanted: str)
         raise ValueError(f"{caller}: {argument} must be {wanted}, not {type(given).__name__}.")
 
 
+def require_counts(caller: str, least: int, **counts: Any) -> None:
+    """`ValueError` for a count, by its name, that is no integer of at least `least`."""
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < least:
+            raise ValueError(f"{caller}: {name}={count!r} must be an integer of at least {least}.")
+
+
 def require_function(given: Any, arguments: str, what: str) -> None:
     """`ValueError` for what is no function of these `arguments`, such as `"t, x, params"`; its message says `what` is given."""
     if not callable(given):

@@ -16,7 +16,7 @@ from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Count, Flag, Params, Scalar, State, Time
+from .._system.types import Count, Flag, Params, require_counts, Scalar, State, Time
 from .euler_bounds import Formula, logarithmic_norm, OneSidedLipschitz, published_radius, sharp_radius, size
 
 # The result of `euler_tube`: balls about the states of Euler's method, and why they are no proof.
@@ -195,9 +195,7 @@ def euler_tube(
     system = sized(system, jnp.zeros((), x0.dtype), x0, params)
     for name in system.names:
         check_mode(system, name, jnp.zeros((), x0.dtype), x0, params)
-    for name, value in (("steps", steps), ("every", 1 if every is None else every), ("max_jumps", max_jumps)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"euler_tube: {name}={value!r} must be an integer of at least 1.")
+    require_counts("euler_tube", 1, steps=steps, every=1 if every is None else every, max_jumps=max_jumps)
     every = -(-steps // ROWS) if every is None else every
     given = ("tau", tau), ("radius", radius), ("disturbance", disturbance)
     numbers = tuple(_checked(name, value, x0.dtype) for name, value in given)

@@ -22,6 +22,7 @@ from jaxtyping import Float
 
 from .._numerics.eager import short_run
 from .._orbit.orbit import PeriodicOrbit
+from .._system.types import require_counts
 from .enclosed_map import EnclosedMap, Image
 from .exact_flow import exact_orbit, refined, section_point
 from .exact_numbers import arb, balls, krawczyk_operator, NotEnclosed, with_fifty_digits
@@ -242,9 +243,7 @@ def krawczyk(
     """
     if radius != "auto" and not (isinstance(radius, int | float) and 0 < radius < np.inf):
         raise ValueError(f"krawczyk: radius={radius!r} must be a positive number or 'auto'.")
-    for name, number in {"steps": steps, "orders": orders, "degree": degree}.items():
-        if number < 1:
-            raise ValueError(f"krawczyk: {name}={number} must be at least 1.")
+    require_counts("krawczyk", 1, steps=steps, orders=orders, degree=degree)
     begun = time.perf_counter()
     boxes = Boxes(EnclosedMap(orbit, steps=steps, orders=orders), degree)
     reasons: tuple[str, ...] = ()

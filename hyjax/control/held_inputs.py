@@ -26,7 +26,7 @@ from .._results.registry import draw
 from .._results.shown import one_of_batch, Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.types import Params, Scalar, State, Time
+from .._system.types import Params, require_counts, Scalar, State, Time
 from .._system.where import leaf_names, selected_leaves, Where
 from .virtual_constraints import bezier
 
@@ -80,9 +80,8 @@ class HeldInputs(eqx.Module):
     limited: tuple[bool, bool] = eqx.field(static=True)
 
     def __init__(self, step: ReturnMap, where: Where, *, intervals: int, degree: int = 1, low=-np.inf, high=np.inf):
-        for name, count, least in (("intervals", intervals, 1), ("degree", degree, 0)):
-            if not isinstance(count, int) or count < least:
-                raise ValueError(f"HeldInputs: {name}={count!r} must be an integer of at least {least}.")
+        require_counts("HeldInputs", 1, intervals=intervals)
+        require_counts("HeldInputs", 0, degree=degree)
         if not isinstance(step, ReturnMap) or step.sequence is None or len(step.sequence) != 1 or step.strides != 1:
             raise ValueError(
                 "HeldInputs: the step must be a hj.ReturnMap along a sequence of one mode, of one stride, not "

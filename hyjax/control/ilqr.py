@@ -26,7 +26,7 @@ from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
-from .._system.types import Flag, Params, Scalar, State
+from .._system.types import Flag, Params, require_counts, Scalar, State
 from .._system.where import free_leaves, Where
 from .rollout import (
     ArcTable,
@@ -462,8 +462,7 @@ def ilqr(
     dtype = jnp.asarray(x0).dtype
     integrator = rolled(integrator_to(1e-10, dtype, 1e-6)) if integrator is None else integrator
     times = _check_times(times, dtype)
-    if not isinstance(max_jumps, int) or max_jumps < 0:
-        raise ValueError(f"ilqr: max_jumps={max_jumps!r} must be an integer of at least 0.")
+    require_counts("ilqr", 0, max_jumps=max_jumps)
     system, _, x0, _, params, integrator = check_simulation(
         system, x0, params, mode, times[0], times[-1], max_jumps, integrator
     )
@@ -479,8 +478,7 @@ def ilqr(
     if not isinstance(controls, jax.core.Tracer) and not np.all(np.isfinite(controls)):
         k = int(np.argmin(np.all(np.isfinite(controls), axis=1)))
         raise ValueError(f"ilqr: controls[{k}] = {controls[k]} is not finite. Give finite numbers.")
-    if not isinstance(max_iterations, int) or max_iterations < 1:
-        raise ValueError(f"ilqr: max_iterations={max_iterations!r} must be an integer of at least 1.")
+    require_counts("ilqr", 1, max_iterations=max_iterations)
     tolerance = (1e-9 if dtype == np.float64 else 1e-4) if tolerance is None else tolerance
     if not 0 < tolerance < 1:
         raise ValueError(f"ilqr: tolerance={tolerance!r} must lie between 0 and 1, for example 1e-9.")

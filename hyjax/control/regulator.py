@@ -26,7 +26,7 @@ from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem, Mode, Reset
-from .._system.types import Matrix, State, Time
+from .._system.types import Matrix, require_counts, State, Time
 from .._system.where import Where, with_leaves
 from .reference import ByMode, ByTransition
 from .riccati_equation import passage, prepare, solve
@@ -226,8 +226,7 @@ class Regulator(Shown):
         x0 = check_state(x0, known.system.mode(mode).dimension, mode)
         chosen = known.integrator if integrator is None else for_modes(known.system, integrator)
         chosen.tolerances(x0.dtype)
-        if not isinstance(max_jumps, int) or max_jumps < 0:
-            raise ValueError(f"simulate: max_jumps={max_jumps!r} must be an integer of at least 0.")
+        require_counts("simulate", 0, max_jumps=max_jumps)
         start = known.start_times[0] if t0 is None else jnp.asarray(t0, dtype)
         times = None if times is None else jnp.asarray(times, dtype)
         tracked = tracking(self.tracker, x0, mode, start, jnp.asarray(t1, dtype), max_jumps, chosen, times)
@@ -281,8 +280,7 @@ def regulator(
     Rijnen, Saccon, Nijmeijer (2015), *On optimal trajectory tracking for mechanical systems with unilateral constraints*, IEEE
     CDC.
     """
-    if not isinstance(n_segments, int) or n_segments < 1:
-        raise ValueError(f"regulator: n_segments={n_segments!r} must be an integer of at least 1.")
+    require_counts("regulator", 1, n_segments=n_segments)
     if not margin >= 0:
         raise ValueError(f"regulator: margin={margin!r} must not be negative: it is a part of an arc's duration.")
     reference.system.refuse_at_once("regulator")

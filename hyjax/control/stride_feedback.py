@@ -19,7 +19,7 @@ from .._results.failure import raise_failure
 from .._results.shown import Shown
 from .._results.table import Table, without_rounding
 from .._system.results import choose, RESULTS
-from .._system.types import Matrix, Params, State
+from .._system.types import Matrix, Params, require_counts, State
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
 
 
@@ -116,8 +116,7 @@ class StrideFeedback(Shown):
                 f"simulate: x0 of shape {x.shape} and dtype {x.dtype} must be a state of shape {self.orbit.x.shape}, of "
                 "floating-point numbers, just after a jump."
             )
-        if strides < 1:
-            raise ValueError(f"simulate: strides={strides} must be at least 1.")
+        require_counts("simulate", 1, strides=strides)
         found = _simulate(self, x, strides, closed)
         # The code of the last stride is that of the first that failed, if one did.
         last = jax.tree.map(lambda codes: codes[-1], found.result)

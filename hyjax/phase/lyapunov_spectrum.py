@@ -28,7 +28,7 @@ from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import nan_unless, RESULTS
 from .._system.system import Guard, HybridSystem, of_member, Reset, VectorField
-from .._system.types import Params, Scalar, State, Time
+from .._system.types import Params, require_counts, Scalar, State, Time
 from ..noise.age import takes_age, with_age
 
 # The tangent vectors are rows.
@@ -189,8 +189,7 @@ def lyapunov_spectrum(
             f"lyapunov_spectrum: n_exponents={n_exponents!r} must be an integer from 1 to {smallest}, the smallest dimension "
             "of a mode."
         )
-    if not isinstance(n_segments, int) or n_segments < PARTS:
-        raise ValueError(f"lyapunov_spectrum: n_segments={n_segments!r} must be an integer of at least {PARTS}.")
+    require_counts("lyapunov_spectrum", PARTS, n_segments=n_segments)
     transient = jnp.asarray(transient, x0.dtype)
     known = not any(isinstance(each, jax.core.Tracer) for each in (transient, t0, t1))
     if known and not 0 <= transient <= (t1 - t0) * (1 - PARTS / n_segments):

@@ -19,6 +19,7 @@ from .._orbit.orbit import PeriodicOrbit
 from .._results.fingerprint import model_of
 from .._results.labels import named_params, units_of
 from .._system.system import HybridSystem
+from .._system.types import require_counts
 from .animation import check_outline
 from .figure import COLOURS, GREY, head_of, INK, with_unit
 from .scene import Model, placed_arcs, SECONDS, shapes, view_of
@@ -113,8 +114,7 @@ def gait_map(
 
     Source: Gan, Yesilevskiy, Zaytsev, Remy (2018), J. R. Soc. Interface 15, 20180455, for maps of gaits of one model.
     """
-    if gaits < 1:
-        raise ValueError(f"gait_map: gaits={gaits} must be at least 1.")
+    require_counts("gait_map", 1, gaits=gaits)
     branches = branches.values() if isinstance(branches, Mapping) else branches
     branches = list(branches) if isinstance(branches, Iterable) else [branches]
     if not branches or not all(hasattr(each, "heights") for each in branches):

@@ -21,7 +21,7 @@ from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import code_flags
 from .._system.system import HybridSystem, VectorField
-from .._system.types import Params, State, Time
+from .._system.types import Params, require_counts, State, Time
 from .study_run import (
     case_of,
     combined_system,
@@ -237,8 +237,7 @@ def solver_study(
     """
     load_xarray()
     require_known("solver_study", x0, params, t1, remedy="Call it outside.")
-    if not isinstance(n_samples, int) or n_samples < 2:
-        raise ValueError(f"solver_study: n_samples={n_samples!r} must be an integer of at least 2.")
+    require_counts("solver_study", 2, n_samples=n_samples)
     states, sets = listed(x0, params)
     case = case_of(system, mode, states, sets, t0, t1, max_jumps, max_steps)
     pairs = pairs_of(tolerances, case.t0.dtype)
@@ -347,8 +346,7 @@ def quantity_study(
     True
     """
     load_xarray()
-    if not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"quantity_study: rounds={rounds!r} must be a positive integer.")
+    require_counts("quantity_study", 1, rounds=rounds)
     known = REFERENCE if reference is None else reference
     require_methods(solvers, known)
     pairs = pairs_of(tolerances, jnp.zeros(()).dtype)

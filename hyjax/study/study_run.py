@@ -25,7 +25,7 @@ from .._flow.loop_state import Watch
 from .._flow.simulate import check_simulation, first_arc, flow_arc, leave_arc
 from .._system.results import RESULTS
 from .._system.system import HybridSystem, Mode, VectorField
-from .._system.types import Count, Flag, Params, State, Time
+from .._system.types import Count, Flag, Params, require_counts, State, Time
 from ..solvers.one_array import Work
 from ..solvers.rosenbrock import Rodas5P
 
@@ -296,8 +296,7 @@ def case_of(
     max_steps: int,
 ) -> Case:
     """The case of a system. `ValueError` as `simulate`, and for times that do not increase."""
-    if not isinstance(max_steps, int) or max_steps < 1:
-        raise ValueError(f"solver_study: max_steps={max_steps!r} must be a positive integer.")
+    require_counts("solver_study", 1, max_steps=max_steps)
     checked = [
         check_simulation(system, x0, params, mode, t0, t1, max_jumps, Integrator())
         for x0, params in zip(states, sets, strict=True)

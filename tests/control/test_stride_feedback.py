@@ -192,7 +192,7 @@ def test_misuse(unstable):
     with pytest.raises(ValueError, match="control_cost must be symmetric and positive definite"):
         hj.control.stride_feedback(unstable, where=lambda p: p["r"], control_cost=-jnp.eye(1))
     feedback = hj.control.stride_feedback(unstable, where=lambda p: p["r"])
-    with pytest.raises(ValueError, match="strides=0 must be at least 1"):
+    with pytest.raises(ValueError, match="strides=0 must be an integer of at least 1"):
         feedback.simulate(unstable.x, 0)
     with pytest.raises(ValueError, match=r"x0 of shape \(3,\)"):
         feedback.simulate(jnp.zeros(3), 4)

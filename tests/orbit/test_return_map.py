@@ -112,7 +112,7 @@ def test_an_orbit_knows_its_map(orbit):
         (lambda: hj.ReturnMap(wheel.system, section="stance"), "must be a hj.Section"),
         (lambda: hj.ReturnMap(wheel.system, sequence=("stance",), strides=0), "strides=0 must be an integer"),
         (lambda: hj.ReturnMap(wheel.system, sequence=("stance",), max_jumps=-1), "max_jumps=-1 must be an integer"),
-        (lambda: STEP.repeated(0), "0 must be an integer of at least 1"),
+        (lambda: STEP.repeated(0), "times=0 must be an integer of at least 1"),
         (lambda: UPRIGHT.monodromy(GUESS, PARAMS), "give the sequence of modes"),
         (lambda: hj.periodic_orbit(wheel.system, GUESS, PARAMS), "must be a hj.ReturnMap"),
         (lambda: hj.find_orbits(STEP, PARAMS, region=wheel.region(PARAMS), max_starts=0), "max_starts=0"),

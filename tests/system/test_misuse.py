@@ -58,8 +58,8 @@ def system(*transitions, **modes):
         (lambda: hj.Integrator(solver=dfx.Euler()), "error estimate"),
         (lambda: hj.Integrator(rtol=0.0), "rtol=0.0 must lie between 0 and 1"),
         (lambda: hj.Integrator(atol=1.0), "atol=1.0 must lie between 0 and 1, for example atol=1e-10"),
-        (lambda: hj.Integrator(max_steps=0), "max_steps=0 must be a positive integer"),
-        (lambda: hj.Integrator(max_steps=1e3), "max_steps=1000.0 must be a positive integer"),
+        (lambda: hj.Integrator(max_steps=0), "max_steps=0 must be an integer of at least 1"),
+        (lambda: hj.Integrator(max_steps=1e3), "max_steps=1000.0 must be an integer of at least 1"),
         (lambda: hj.Integrator(max_time=-1.0), "max_time=-1.0 must be positive"),
         (lambda: hj.Integrator(max_step=0.0), "max_step=0.0 must be positive"),
         (
