@@ -268,7 +268,7 @@ def test_both_gaits_walk_side_by_side(gait):
     for limits in ("xlim", "ylim"):
         assert_allclose(*(np.ptp(getattr(panel, f"get_{limits}")()) for panel in (one, other)), rtol=1e-14)
     matplotlib.pyplot.close("all")
-    with pytest.raises(ValueError, match="animate_optimization: steps=0"):
+    with pytest.raises(ValueError, match="animate_optimization: strides=0"):
         gait.animate(rimless_wheel, strides=0)
 
 

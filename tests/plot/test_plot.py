@@ -144,7 +144,7 @@ def test_misuse_is_named(orbit, batch):
         orbit_figure(batch[:0])
     with pytest.raises(ValueError, match="does not define outline"):
         animate_orbit(orbit, sys)
-    with pytest.raises(ValueError, match="steps=0"):
+    with pytest.raises(ValueError, match="strides=0"):
         animate_orbit(orbit, walker, strides=0)
 
 
