@@ -98,7 +98,7 @@ def gaits(name: str, model: ModuleType, cache: str) -> dict[str, Any]:
         # An even number of a biped's steps repeats without a jump.
         steps = 2 if hasattr(model, "travel") or len(model.sequence) == 1 else 1
         seconds = min(max(steps * rows[shown]["period"] * time_scale(model, params), 2.0), 12.0)
-        animation = animate_orbit(orbits[shown], model, steps=steps, fps=fps_for(seconds), label=label)
+        animation = animate_orbit(orbits[shown], model, strides=steps, fps=fps_for(seconds), label=label)
         save(animation, FOLDER / f"{name}.gif", fps_for(seconds))
     else:
         orbit_figure(orbits[shown], model).savefig(FOLDER / f"{name}.png", dpi=70)
