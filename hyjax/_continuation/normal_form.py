@@ -36,6 +36,7 @@ from .._orbit.chain import follow_chain
 from .._results.shown import Shown
 from .._results.table import Table, without_rounding
 from .._system.where import leaf_names
+from .criticality import CANCELLED, criticality
 from .unfolding import SHIFTS, Unfolding
 
 # A multiplier nearer than this to the unit circle is critical; of a double one, which an error moves by its root, the second.
@@ -376,8 +377,7 @@ class NormalForm(Shown):
         a, b, c = (of[2 - j, j].real for j in range(3))
         phase, turn = math.atan2(b, a - c), math.hypot(a - c, b)
         half = math.acos(max(-1.0, min(1.0, -(a + c) / turn)))
-        n, tangent = self.unfolding.dimension, np.asarray(self.tangent)
-        known = np.array([np.real(self.expansion.dual[0, -n:]) @ tangent[:n], tangent[-1]])
+        known = _on_known(self.expansion, self.unfolding, self.tangent)
         lines = [np.array([math.cos(angle), math.sin(angle)]) for angle in ((phase + half) / 2, (phase - half) / 2)]
         x, y = max(lines, key=lambda line: abs(known[0] * line[1] - known[1] * line[0]))
         slope = (b * x + 2 * c * y) * x - (2 * a * x + b * y) * y
@@ -435,14 +435,38 @@ def normal_form(
         alpha = (0, 1) if kind == "fold" else (1, *[0] * (form.count - 1), 1)
         rate = complex(of[alpha][0]) / float(unfolding.scale[0])
         rate = rate if kind == "neimark-sacker" else rate.real
+        if kind == "branch-point" and form.count == 1:
+            # The branch is w = k delta; of a pitchfork it may be the other one, on which the parameter has an extremum.
+            w, delta = _on_known(found, unfolding, tangent)
+            rate += 2 * of[2, 0][0].real * w / delta / float(unfolding.scale[0]) if abs(delta) > CRITICAL else 0.0
     coefficients = _coefficients(kind, form, of, critical)
     inside = bool(inside_circle(_without(spectrum, critical)))
-    words = _criticality(kind, coefficients, rate, critical, inside, unfolding, v)
+    name, value = leaf_names(unfolding.params)[unfolding.free[0]], f"{_shown_values(unfolding, v)[0]:.6g}"
+    # A parameter that does not move the multiplier leaves it open on which side.
+    moves = lambda sign: abs(sign) * float(unfolding.scale[0]) > 1e-12
+    side = lambda sign: f"{name} {'>' if sign > 0 else '<'} {value}" if moves(sign) else ""
+    rounding = lambda degree: _rounding(found, form, float(unfolding.state_scale), degree)
+    words = criticality(kind, coefficients, complex(rate), critical, inside, side, rounding)
     if kind != own:
         words = f"no {own} alone: the multipliers of a {kind} point, of codimension two, are critical here"
     return NormalForm(
         kind, coefficients, critical, np.asarray(found.eigenvectors), rate, words, found, form, unfolding, v, tangent
     )
+
+
+def _on_known(found: Expansion, unfolding: Unfolding, tangent: Array) -> np.ndarray:
+    """The direction `(w, delta)` of the branch itself at a branch point."""
+    n = unfolding.dimension
+    return np.array([np.real(found.dual[0, -n:]) @ np.asarray(tangent)[:n], tangent[-1]])
+
+
+def _rounding(found: Expansion, form: FormShape, size: float, degree: int) -> float:
+    """What is rounding of a coefficient of so high a degree: see `criticality.py`."""
+    sizes = np.linalg.norm(np.abs(np.asarray(found.manifold)[:, :-1]), axis=1) * size
+    degrees = np.array([sum(alpha) * (sum(alpha[: form.count]) == sum(alpha)) for alpha in form.monomials])
+    unit = np.max(sizes[: form.count])
+    each = [(np.max(sizes[degrees == j]) / unit**j) ** ((degree - 1) / (j - 1)) for j in range(2, form.order + 1)]
+    return float(unit ** (degree - 1) * max(np.finfo(size).eps / size ** (degree - 1), CANCELLED * max(each)))
 
 
 def _without(spectrum: np.ndarray, critical: np.ndarray) -> np.ndarray:
@@ -541,60 +565,3 @@ def _coefficients(
     if kind == "resonance-1:4":
         found["A0"] = -1j * found["c"] / abs(found["d"])
     return found
-
-
-# Of codimension two: what the coefficients decide.
-MEANING = {
-    "cusp": "two fold curves meet; between them there are three orbits, the middle one {} in the critical direction",
-    "generalized-flip": "a curve of folds of the doubled orbits begins; of two the larger is {} in the critical direction",
-    "chenciner": "a curve of folds of invariant circles begins; of two the outer is {} in the critical directions",
-}
-
-
-def _criticality(
-    kind: str, coefficients: dict, rate: Coefficient, critical: np.ndarray, others: bool, unfolding: Unfolding, v: Array
-) -> str:
-    """The meaning of the signs in words. `others`: whether all other multipliers lie inside the unit circle."""
-    name = leaf_names(unfolding.params)[unfolding.free[0]]
-    value = f"{_shown_values(unfolding, v)[0]:.6g}"
-    # A parameter that does not move the multiplier leaves it open on which side.
-    moves = abs(rate) * float(unfolding.scale[0]) > 1e-12
-    side = lambda sign: f"{name} {'>' if sign > 0 else '<'} {value}" if moves else "one side"
-    if kind == "fold":
-        return f"two orbits for {side(-coefficients['b'] * rate)}, none beyond"
-    if kind in MEANING:
-        stable = {"cusp": lambda c: c > 0, "generalized-flip": lambda e: e > 0, "chenciner": lambda *d: d[-1] < 0}[kind]
-        return MEANING[kind].format("stable" if stable(*coefficients.values()) else "unstable")
-    if kind == "branch-point" and "b" in coefficients:
-        if abs(coefficients["b"]) > 1e-6 * math.sqrt(abs(coefficients["c"])):
-            words = "transcritical: two branches cross and exchange their stability"
-            return words if others else f"{words} in the critical direction"
-        supercritical, new, sign = coefficients["c"] < 0, "pair of orbits (pitchfork)", -coefficients["c"] * rate
-    elif kind == "period-doubling":
-        if "c" not in coefficients:
-            return "several multipliers are -1 at once: doubled orbits grow in several directions"
-        supercritical, new, sign = coefficients["c"] > 0, "orbit of twice the period", -coefficients["c"] * rate
-    elif kind == "neimark-sacker":
-        growth, d = (rate * critical[0].conj()).real, coefficients["d"].real
-        supercritical, new, sign = d < 0, "invariant circle", -d * growth
-    else:
-        return ""
-    form, base = ("supercritical", "unstable") if supercritical else ("subcritical", "stable")
-    words = (
-        f"{form}: {'a stable' if supercritical and others else 'an unstable'} {new} for {side(sign)}, where the orbit"
-    )
-    words += (
-        f" is {base}"
-        if others
-        else " has {} multipliers outside the unit circle".format("more" if supercritical else "fewer")
-    )
-    if kind == "neimark-sacker":
-        turn = float(np.angle(critical[0])) / (2 * np.pi)
-        words += f"; rotation number {turn:.6g}"
-        words += "".join(
-            f", near the strong resonance 1:{q}"
-            + (", where d alone does not decide" * (abs(q * turn - round(q * turn)) < CRITICAL))
-            for q in (1, 2, 3, 4)
-            if abs(q * turn - round(q * turn)) < 1e-3 * q and math.gcd(round(q * turn), q) == 1
-        )
-    return words

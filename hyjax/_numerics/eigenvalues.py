@@ -280,10 +280,20 @@ def _eigenvalues_jvp(primals, tangents):
     return values, jnp.where(frozen, 0, moved / product)
 
 
+def off_circle(dtype: Any) -> float:
+    """How far from the unit circle a multiplier is not on it: above rounding."""
+    return float(np.finfo(dtype).eps) ** 0.6
+
+
 def inside_circle(values: Any) -> Any:
     """Whether all multipliers, along the last axis of an array of JAX or NumPy, lie inside the unit circle, by more than
     rounding: those of a conservative system lie on it."""
-    return abs(values).max(axis=-1, initial=0) < 1 - float(np.finfo(values.dtype).eps) ** 0.6
+    return abs(values).max(axis=-1, initial=0) < 1 - off_circle(values.dtype)
+
+
+def outside_circle(values: Any) -> Any:
+    """Which multipliers lie outside the unit circle, by more than rounding, each by itself."""
+    return abs(values) > 1 + off_circle(values.dtype)
 
 
 def set_apart(lap: Shaped[Array, "n n"], last: Shaped[Array, "n k"] | None = None) -> Shaped[Array, "n k"]:

@@ -32,6 +32,7 @@ from jaxtyping import Float, Int
 from numpy.polynomial import chebyshev
 
 from .._flow.integrator import Integrator
+from .._numerics.eigenvalues import inside_circle, outside_circle
 from .._results.failure import raise_failure
 from .._results.registry import draw
 from .._results.shown import require_known, Shown
@@ -275,7 +276,10 @@ def _invariant(jacobian: np.ndarray, which: str | int | tuple[int, int]) -> tupl
     order = np.argsort(-np.abs(values), kind="stable")
     values, vectors = values[order], vectors[:, order]
     if isinstance(which, str):
-        sides = {"unstable": np.flatnonzero(np.abs(values) > 1), "stable": np.flatnonzero(np.abs(values) < 1)}
+        sides = {
+            "unstable": np.flatnonzero(outside_circle(values)),
+            "stable": np.flatnonzero(inside_circle(values[:, None])),
+        }
         if which not in sides:
             raise ValueError(f"manifold: which={which!r} must be 'stable', 'unstable' or the number of a multiplier.")
         if not sides[which].size:

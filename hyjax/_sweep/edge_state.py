@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._numerics.eager import long_run, short_run
+from .._numerics.eigenvalues import outside_circle
 from .._orbit.lap import Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
@@ -190,7 +191,7 @@ def tracked(
                 guess = jnp.asarray(trail[-1])
                 found = periodic_orbit(lap.step.repeated(strides), guess, lap.params, throw=False)
                 near = np.max(np.abs(found.x - guess)) <= CLOSED * size
-                if near and int(np.sum(np.abs(found.multipliers) > 1)) == 1:
+                if near and int(np.sum(outside_circle(found.multipliers))) == 1:
                     return found
                 break
     return None

@@ -18,6 +18,7 @@ from .._flow.integrator import Integrator
 from .._flow.jump import reset
 from .._flow.simulate import mode_of_state, run_to_way
 from .._numerics.eager import long_run
+from .._numerics.eigenvalues import outside_circle
 from .._orbit.lap import in_lanes, Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import ReturnMap
@@ -183,7 +184,7 @@ def conditions_of(pushed: Pushed, border: Border, v: Float[Array, "points _"], s
 def border_of(edge: PeriodicOrbit) -> Border:
     """The border that an edge state lies on. `ValueError` unless one multiplier is outside of the unit circle."""
     values, vectors = np.linalg.eig(np.asarray(edge.return_jacobian).T)
-    outside = np.flatnonzero(np.abs(values) > 1)
+    outside = np.flatnonzero(outside_circle(values))
     if len(outside) != 1:
         raise ValueError(
             f"smallest_push: edge must have one multiplier outside of the unit circle, not {len(outside)}."

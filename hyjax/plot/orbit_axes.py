@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from .._flow.trajectory import Arc
+from .._numerics.eigenvalues import inside_circle
 from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import Units, units_of
 from .._system.results import RESULTS
@@ -199,8 +200,8 @@ def multiplier_plane(
     **Arguments:** `orbits`: one, a batch, or several; orbits that were not found are omitted. `ax`: axes to draw in; by default
     new ones.
 
-    **Returns:** the axes. Multipliers with $|\lambda| < 1$ are drawn as blue circles, the others as vermilion squares.
-    `ImportError` without matplotlib.
+    **Returns:** the axes. Multipliers with $|\lambda| < 1$, by more than rounding, are drawn as blue circles, the others as
+    vermilion squares. `ImportError` without matplotlib.
 
     **Example:**
 
@@ -213,7 +214,8 @@ def multiplier_plane(
     values = np.concatenate([np.ravel(orbit.multipliers) for orbit in each_orbit(orbits)] or [np.zeros(0)])
     values = values[np.isfinite(values)]
     ax = draw_plane(ax, np.max(np.abs(values), initial=0.0))
-    inside, outside = values[np.abs(values) < 1], values[np.abs(values) >= 1]
+    within = inside_circle(values[:, None])
+    inside, outside = values[within], values[~within]
     kinds = (inside, "o", BLUE, r"$|\lambda| < 1$"), (outside, "s", VERMILION, r"$|\lambda| \geq 1$")
     for chosen, marker, colour, label in kinds:
         if chosen.size:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._numerics.eigenvalues import inside_circle, off_circle
 from .._orbit.orbit import PeriodicOrbit
 from .._results.labels import units_of
 from .._system.types import Params
@@ -91,15 +92,15 @@ def _draw_curve(ax: "matplotlib.axes.Axes", found, name: str, column, radius, de
     order = np.argsort(found[name].values)
     values, label = axis_of(name, found[name].values[order], found[name].attrs.get("units", ""), degrees)
     y, r = column.values[order], radius.values[order]
-    changes = np.flatnonzero(np.isfinite(r[:-1] + r[1:]) & ((r[:-1] < 1) != (r[1:] < 1)))
+    inside = inside_circle(r[:, None])
+    changes = np.flatnonzero(np.isfinite(r[:-1] + r[1:]) & (inside[:-1] != inside[1:]))
     part = (1 - r[changes]) / (r[changes + 1] - r[changes])
     between = lambda of: np.insert(of, changes + 1, of[changes] + part * (of[changes + 1] - of[changes]))
     at, height = between(values), between(y)
-    stable = np.insert(r < 1, changes + 1, True)
-    unstable = np.insert(r >= 1, changes + 1, True)
-    for kind, shown, style in (("stable", stable, "-"), ("unstable", unstable, "--")):
+    for kind, own, style in (("stable", inside, "-"), ("unstable", ~inside & np.isfinite(r), "--")):
         # A change alone is no part of the curve.
-        if (r < 1 if style == "-" else r >= 1).any():
+        if own.any():
+            shown = np.insert(own, changes + 1, True)
             ax.plot(at, np.where(shown, height, np.nan), color=COLOURS[0], ls=style, label=kind)
     ax.set_xlabel(label)
     open_axes(ax)
@@ -117,10 +118,12 @@ def _draw_map(ax, names: list[str], found, column, radius, label: str, degrees: 
     ax.figure.colorbar(mesh, ax=ax, label=label)
     if not np.all(np.isfinite(column.values)):
         ax.plot([], [], "s", color=PALE, mec=GREY, mew=0.5, ms=9, label="no orbit")
-    if np.nanmin(radius) < 1 < np.nanmax(radius):
+    # Between orbits that are stable and those that are not, as those of a conservative system on the circle.
+    limit = 1 - off_circle(radius.dtype)
+    if np.nanmin(radius) < limit < np.nanmax(radius):
         # A dark rim makes the line visible on every colour, and in the legend.
         for colour, width in ((INK, 2.6), ("white", 1.2)):
-            ax.contour(x, y, radius.T, [1.0], colors=colour, linewidths=width)
+            ax.contour(x, y, radius.T, [limit], colors=colour, linewidths=width)
         from matplotlib.patheffects import Normal, Stroke
 
         rim = [Stroke(linewidth=2.6, foreground=INK), Normal()]

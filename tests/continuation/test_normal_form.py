@@ -222,6 +222,68 @@ def test_branch_points(b, c, words):
     assert_allclose(free + b * x + c * x**2, 0, atol=1e-15)
 
 
+def bent(y):
+    """A nonlinear change of coordinates, and the state to which it leads."""
+    return jnp.stack([y[0] + 0.4 * y[1] ** 2, y[1]])
+
+
+def straight(x):
+    return jnp.stack([x[0] - 0.4 * x[1] ** 2, x[1]])
+
+
+def curved(y):
+    return y + 0.3 * y**2
+
+
+def by(turn, x):
+    return jnp.stack([jnp.cos(turn) * x[0] - jnp.sin(turn) * x[1], jnp.sin(turn) * x[0] + jnp.cos(turn) * x[1]])
+
+
+SAFE = "supercritical: a stable "
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("kind", "fn", "words"),
+    [
+        ("period-doubling", lambda x, p: -(1 + p["free"]) * x + x**5, "degenerate: c is zero"),
+        # A linear map in the coordinate x + 0.3 x^2, and in two.
+        ("period-doubling", lambda x, p: curved((1 + p["free"]) * (1 - jnp.sqrt(1 + 1.2 * x)) / 0.6), "degenerate: c"),
+        ("period-doubling", lambda x, p: bent(straight(x) * jnp.append(0.5, -1 - p["free"])), "degenerate: c is"),
+        # Area is preserved at zero: the circles are all there at once.
+        (
+            "neimark-sacker", lambda x, p: (1 + p["free"]) * by(0.9, jnp.stack([x[0], x[1] + x[0] ** 2])),
+            "degenerate: Re d is zero up to rounding, and terms of higher degree decide",
+        ),
+        ("branch-point", lambda x, p: (1 + p["free"]) * x - x**5, "degenerate: c is zero"),
+        # Small, and far above rounding.
+        ("period-doubling", lambda x, p: -(1 + p["free"]) * x + 1e-7 * x**3, SAFE + "orbit of twice the period for free > 0,"),
+        # The multiplier touches the circle.
+        ("period-doubling", lambda x, p: -(1 - p["free"] ** 2) * x + x**3, SAFE + "orbit of twice the period where"),
+        ("neimark-sacker", lambda x, p: (1 - x @ x) * by(0.9, by(p["free"], x)), SAFE + "invariant circle where"),
+    ],
+)  # fmt: skip
+def test_a_coefficient_that_is_zero_decides_nothing(kind, fn, words):
+    """Of rounding c has either sign; and a multiplier that does not leave the circle at first order has no side."""
+    # The third map is one of two coordinates.
+    dimension = 1 + (kind == "neimark-sacker" or words == "degenerate: c is")
+    assert form_at(fn, np.zeros(dimension), {}, kind).criticality.startswith(words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("guess", "rate", "across"), [(1.0, -3, -1), (-0.5, 3, 2)])
+def test_rate_on_the_branch_itself(guess, rate, across):
+    """x - (x - 2 p)(x + p) has the multipliers 1 - 3 p on x = 2 p and 1 + 3 p on x = -p."""
+    system = map_system(lambda x, p: x - (x - 2 * p["p"]) * (x + p["p"]), 1)
+    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("year",)), jnp.array([guess, 0.0]), {"p": jnp.array(0.5)})
+    (point,) = hj.continuation(orbit, where=lambda p: p["p"], stop=-0.4).special_points
+    form = point.normal_form
+    # The point is interpolated, to ten digits.
+    assert_allclose([form.rate, form.coefficients["b"]], [rate, -1], rtol=1e-8)
+    value, ((x, _),) = form.predictor(1e-2)
+    assert_allclose(x, across * value, atol=1e-9)
+
+
 @pytest.mark.medium
 def test_strong_resonances_are_named_once():
     """A pair at nearly half a turn is near 1:2 alone, not also near 1:4; a growing direction makes no stability of branches."""

@@ -116,6 +116,21 @@ def test_a_manifold_in_closed_form():
     assert str(strong.ends) == "2 successful"
 
 
+@pytest.mark.medium
+def test_a_multiplier_on_the_circle_has_no_manifold():
+    """A pair whose modulus rounds to less than 1 is not stable, and to more not unstable."""
+    fn = lambda x, p: jnp.stack(
+        [jnp.cos(p) * x[0] - jnp.sin(p) * x[1], jnp.sin(p) * x[0] + jnp.cos(p) * x[1], x[2] / 2]
+    )
+    system, inside = mapping(fn, 3), []
+    for angle in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1):
+        orbit = fixed_point(system, (0.0, 0.0, 0.0), jnp.array(angle))
+        values = np.linalg.eigvals(np.asarray(orbit.return_jacobian))
+        inside += [orbit] * bool(np.any((np.abs(values) > 0.9) & (np.abs(values) < 1)))
+    found = inside[0].manifold("stable", length=1.0, spacing=0.5)
+    assert_allclose(found.multiplier, 0.5, rtol=1e-14)
+
+
 def test_bad_input():
     orbit = henon()
     for given, text in (
