@@ -252,9 +252,14 @@ def _in_directions(inputs: Float[Array, " inputs"], count: int) -> bool:
 
 
 def _changes(
-    at: Callable, count: int, inputs: Float[Array, " inputs"], *moves: Float[Array, " inputs"]
+    at: Callable,
+    count: int,
+    inputs: Float[Array, " inputs"],
+    *moves: Float[Array, " inputs"],
+    further: Array | None = None,
 ) -> tuple[Guards, list[Float[Array, "rows guards"]]]:
-    r"""The guards `at(inputs)`, and how they change when each input alone moves by its part of `moves`, for each of these.
+    r"""The guards `at(inputs)`, and how they change when each input alone moves by its part of `moves`, for each of these; and, a
+    row, when all inputs move by `further`.
 
     By differences, because the gradient of a guard such as a norm may be infinite or not exist; of more than `MOST_PARTS` inputs
     by gradients, in reverse mode, where the guards can be differentiated so. Of many guards of a long state a row is the change
@@ -266,19 +271,29 @@ def _changes(
         ways = np.random.default_rng(0).choice([-1.0, 1.0], (DIRECTIONS, inputs.size)).astype(inputs.dtype)
         values = at(inputs)
         moved = [jax.vmap(lambda way, move=move: at(inputs + way * move) - values)(ways) for move in moves]
-        return values, [finite(change) * (2 / DIRECTIONS) for change in moved]
+        return values, [
+            *(finite(change) * (2 / DIRECTIONS) for change in moved),
+            *_further(at, inputs, values, further),
+        ]
     if inputs.size > MOST_PARTS + 1:
         try:
             values, pull = jax.vjp(at, inputs)
             (gradients,) = jax.vmap(pull)(jnp.eye(values.size, dtype=values.dtype))
-            return values, [finite(gradients.T * move[:, None]) for move in moves]
+            changes = [finite(gradients.T * move[:, None]) for move in moves]
+            return values, [*changes, *_further(at, inputs, values, further)]
         except ValueError:
             # The guard has a loop, of which there is no derivative in reverse mode.
             pass
-    # The first row is not moved.
-    rows = jnp.concatenate([jnp.zeros((1, inputs.size), inputs.dtype), *map(jnp.diag, moves)])
+    # The first row is not moved. All in one batch, so that the guards are compiled once.
+    last = [] if further is None else [further[None]]
+    rows = jnp.concatenate([jnp.zeros((1, inputs.size), inputs.dtype), *map(jnp.diag, moves), *last])
     values = jax.vmap(at)(inputs + rows)
-    return values[0], jnp.split(finite(values[1:] - values[0]), len(moves))
+    changes = finite(values[1:] - values[0])
+    return values[0], jnp.split(changes, inputs.size * np.arange(1, len(moves) + len(last)))
+
+
+def _further(at: Callable, inputs: Float[Array, " inputs"], values: Guards, further: Array | None) -> list[Array]:
+    return [] if further is None else [(at(inputs + further) - values)[None]]
 
 
 def rounding(
@@ -300,11 +315,13 @@ def rounding(
     # A limit that repeats guards has their rounding.
     known = surfaces.least_is_limit or surfaces
     count, at = known.count, lambda inputs: known.values(inputs[0], inputs[1:], args)
+    # The unit of a guard is known from its change only, here at the second largest of the distances.
+    line = _along_a_line(x)
     if _in_directions(inputs, count):
-        values, changes = _changes(at, count, inputs, relative, moves)
+        values, (*changes, shown) = _changes(at, count, inputs, relative, moves, further=line[len(LINE)])
         noise, error = map(absolute_sum, changes)
     else:
-        values, (change,) = _changes(at, count, inputs, moves)
+        values, (change, shown) = _changes(at, count, inputs, moves, further=line[len(LINE)])
         change = jnp.abs(change)
         if (inside := surfaces.inside) is not None:
             # A limit such as the larger of two numbers may have a kink here, and change only where an input moves the other way.
@@ -316,10 +333,7 @@ def rounding(
     # Elsewhere the rounding of the state is not much less than that of the constants, or no guard is near its surface. One flag
     # for the whole batch.
     little = float(jnp.finfo(x.dtype).eps) ** 0.25
-    line = _along_a_line(x)
-    # The unit of a guard is known from its change only, here at the second largest of the distances.
-    shown = jnp.abs(at(inputs + line[len(LINE)]) - values)
-    near = (jnp.abs(values) <= little * (1 + noise / unit)) | (jnp.abs(values) <= shown)
+    near = (jnp.abs(values) <= little * (1 + noise / unit)) | (jnp.abs(values) <= jnp.abs(shown[0]))
     small = jnp.any(jnp.abs(x) <= little) & jnp.any(near)
     own = lambda: jnp.where(small, _own_rounding(jax.vmap(at)(inputs + line)), 0)
     more_noise = jax.lax.cond(eqxi.unvmap_any(small), own, lambda: jnp.zeros_like(noise))

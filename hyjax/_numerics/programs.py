@@ -106,7 +106,8 @@ def operations(jaxpr: Jaxpr, loop: int = 1) -> int:
 
 
 def once(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """`fn`, a function of PyTrees that returns arrays, with equal operations evaluated once. It is as differentiable as `fn`."""
+    """`fn`, a function of PyTrees that returns arrays, with equal operations evaluated once, and those of no use never. It is
+    as differentiable as `fn`."""
 
     def apply(*inputs: PyTree) -> PyTree:
         arrays, rest = eqx.partition(inputs, eqx.is_array)
@@ -205,7 +206,7 @@ def _evaluate(
     consts = [known.setdefault(_number(each), ([each], []))[0][0] for each in consts]
     env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
     read = lambda atom: atom.val if isinstance(atom, Literal) else env[atom]
-    for eqn in jaxpr.eqns:
+    for eqn in _needed(jaxpr):
         values = [read(atom) for atom in eqn.invars]
         key = None if eqn.effects else _key(eqn, values)
         if key is None or key not in known:
@@ -223,6 +224,16 @@ def _evaluate(
             out, _ = known[key]
         env |= zip(eqn.outvars, out, strict=True)
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
+    """The operations on which an output depends, and those with effects."""
+    needed, kept = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}, []
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or not needed.isdisjoint(eqn.outvars):
+            kept.append(eqn)
+            needed.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
+    return kept[::-1]
 
 
 def _number(const: Any) -> Hashable:

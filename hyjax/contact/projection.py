@@ -82,11 +82,19 @@ def _project(bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, x: State, p
     return Projection(free, response, jacobian @ response, distances, velocity, drift, jacobian, force, t, q, v)
 
 
+@eqx.filter_jit
 def gaps_and_rates(
     mechanism: Mechanism, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: Params
 ) -> tuple[Float[Array, " contacts"], Float[Array, " contacts"]]:
     """The gaps of contacts and their rates. Bodies that know their contacts place all of them at once: gaps of a file's robot one
     by one are most of the program of its domain."""
+    return once(_gaps_and_rates)((mechanism, contacts), t, q, v, params)
+
+
+def _gaps_and_rates(
+    bodies: tuple[Mechanism, tuple[Contact, ...]], t: Time, q: Positions, v: Velocities, params: Params
+):
+    mechanism, contacts = bodies
     if (known := _known(mechanism, contacts, t, q, v, params)) is not None:
         return known[0], known[1][: len(contacts)]
     return gaps(contacts, t, q, params), gap_rates(contacts, t, q, v, params)

@@ -134,6 +134,19 @@ def test_the_rounding_of_constants_in_a_guard():
             assert np.all((found / size > low) & (found / size < high)), (name, found / size)
 
 
+@pytest.mark.parametrize("n", [2, 40])
+def test_guards_are_evaluated_in_one_batch_for_their_rounding(n):
+    """And in one that is rarely needed; of a long state by their gradient, and along the line."""
+    traced = []
+
+    def values(t, x, args, only=None):
+        traced.append(x)
+        return x[:1]
+
+    jax.make_jaxpr(lambda x: rounding(Surfaces(1, values, None), jnp.array(0.3), x, None))(jnp.ones(n))
+    assert len(traced) == {2: 2, 40: 3}[n]
+
+
 @pytest.mark.medium
 def test_slack_strings():
     """A pendulum on a string that turns slowly: the string goes slack where its tension vanishes, with gap, rate and curvature

@@ -42,6 +42,22 @@ def test_equal_operations_are_evaluated_once():
     assert (pairs(heights), pairs(once(heights))) == (2, 1)
 
 
+def test_what_has_no_use_is_not_evaluated():
+    """An operation of which the results are not returned; one with an effect stays."""
+    seen = []
+
+    def fn(x):
+        unused = jnp.sin(x)
+        jax.debug.callback(seen.append, x)
+        return jnp.cos(x), jnp.tan(unused)
+
+    names = [str(each.primitive) for each in jax.make_jaxpr(once(lambda x: fn(x)[0]))(1.0).jaxpr.eqns]
+    assert names == ["debug_callback", "cos"]
+    assert float(jax.jit(once(lambda x: fn(x)[0]))(0.0)) == 1.0
+    jax.effects_barrier()
+    assert len(seen) == 1
+
+
 def test_constants_that_are_equal_are_one():
     """Written at each use, as by NumPy; constants of another type or value stay apart, and so do the keys of random numbers."""
     unit = lambda k, dtype=float: np.eye(3)[k].astype(dtype)
