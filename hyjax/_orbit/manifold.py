@@ -397,7 +397,7 @@ def _with_polynomial(start: Manifold, size: float) -> Manifold:
     rtol, atol = lap.step.integrator_or(Integrator()).tolerances(y0.dtype)
     close, growth = 256 * float(np.finfo(y0.dtype).eps) * size, np.linalg.norm(passages(lap, y0[None])[1].end[0], 2)
     coarse = max(close, float(rtol * size + atol) * max(1.0, growth))
-    basis, found = lambda z: _terms(z @ shape.T)[0], start
+    basis, found, least = lambda z: _terms(z @ shape.T)[0], start, start.residual
     # What a jump erases is determined on the image of the region only.
     image = 1 / np.linalg.norm(shape @ outward @ within, 2) if _is_stable(m) else 1.0
     for halvings in range(12):
@@ -414,15 +414,17 @@ def _with_polynomial(start: Manifold, size: float) -> Manifold:
             rows -= np.einsum("ij,pk->pikj", np.eye(y0.size), basis(nodes @ m.T))
             c = c - np.linalg.lstsq(rows.reshape(off.size, c.size), off.ravel(), rcond=1e-13)[0].reshape(c.shape)
         passage, _, codes = passages(lap, of(c, between))
-        residual = float(np.max(np.abs(passage.end - of(c, between @ m.T))))
-        better = np.all(codes == SUCCESSFUL) and residual <= min(coarse, found.residual / 4)
+        images = of(c, between @ m.T)
+        residual = float(np.max(np.abs(passage.end - images)))
+        better = np.all(codes == SUCCESSFUL) and residual <= min(coarse, least / 4)
         if better:
+            least, after = residual, float(np.max(np.abs(passage.after - jumps(lap, images)[0])))
             found = dataclasses.replace(
-                start, radius=radius * image, residual=residual, result=RESULTS.successful,
+                start, radius=radius * image, residual=max(least, after), result=RESULTS.successful,
                 coefficients=np.concatenate([[y0], radius * np.array(v), c]), scale=radius,
             )  # fmt: skip
         # What is off by more than the map's own rounding may be less on a smaller region, by more than in proportion to it.
-        if found.residual <= close / 32 or (found.radius and not better):
+        if least <= close / 32 or (found.radius and not better):
             break
     return found
 
@@ -455,7 +457,9 @@ def _reach(found: Manifold, s: np.ndarray) -> ManifoldPoints:
     lap, (outward, _) = found.lap, _outward(found.multiplier)
     levels, at = _inward(found, s)
     y, slope = _polynomial(found, at)
-    codes = np.where(levels <= _deepest(found, int(np.max(levels, initial=0))), SUCCESSFUL, DIVERGED)
+    # Of a multiplier next to the circle some are too many passes away.
+    far = (levels == DEEPEST) | (levels > _deepest(found, int(np.max(levels, initial=0))))
+    codes, levels = np.where(far, DIVERGED, SUCCESSFUL), np.where(far, 0, levels)
     for level in range(np.max(levels, initial=0)):
         (alive,) = np.nonzero((level < levels) & (codes == SUCCESSFUL))
         if not alive.size:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools as ft
 
+import jax
 import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
@@ -114,6 +115,36 @@ def test_a_manifold_in_closed_form():
     assert_allclose([strong.multiplier, stable.multiplier], [2, 0.5], rtol=1e-14)
     # Towards (0, 0) the unstable manifold ends: its last point has half the way left at most in each pass.
     assert str(strong.ends) == "2 successful"
+
+
+def skewed(u):
+    """A change of coordinates with an inverse in closed form, `straight`."""
+    y = jnp.stack([u[0] + 0.2 * u[1] ** 2, u[1]])
+    y = jnp.stack([y[0], y[1] + 0.1 * y[0] ** 2])
+    return jnp.stack([0.2 * y[0] - 0.8 * y[1], y[0] + 0.6 * y[1]]) + 0.3
+
+
+def straight(x):
+    a, b = x - 0.3
+    a, b = (0.6 * a + 0.8 * b) / 0.92, (0.2 * b - a) / 0.92
+    b = b - 0.1 * a**2
+    return jnp.stack([a - 0.2 * b**2, b])
+
+
+SKEWED = mapping(lambda x, p: skewed(jnp.stack([p["mu"], p["nu"]]) * straight(x)), 2)
+
+
+@pytest.mark.medium
+def test_manifolds_beside_strong_and_weak_multipliers():
+    """Of a linear map in other coordinates. The residual is that after the jump, which expands by 1000 too; and where 1e5 passes
+    do not lead to the polynomial there is no point."""
+    saddle = fixed_point(SKEWED, (0.3, 0.3), {"mu": jnp.array(1e3), "nu": jnp.array(0.5)})
+    unstable = saddle.manifold("unstable", length=0.5, spacing=0.1)
+    s = unstable.radius * np.linspace(-1, 1, 41)
+    images = jax.vmap(lambda x: skewed(jnp.array([1e3, 0.5]) * straight(x)))(unstable(s / unstable.multiplier)[:, :2])
+    assert np.max(np.abs(images - unstable(s)[:, :2])) < 2 * unstable.residual < 1e-9
+    weak = fixed_point(SKEWED, (0.3, 0.3), {"mu": jnp.array(1 + 1e-6), "nu": jnp.array(0.5)})
+    assert np.all(np.isnan(weak.manifold("unstable", length=1e-3)(9.0)))
 
 
 @pytest.mark.medium

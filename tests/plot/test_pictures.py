@@ -189,6 +189,19 @@ def test_sweep_over_two_parameters():
     return plot.sweep_figure(found, "period", compass_gait, compass_gait.Params())
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("axes", [1, 2])
+def test_a_sweep_of_multipliers_on_the_circle(axes):
+    """Of a conservative system: rounding makes no change of stability, as in the column `stable`."""
+    values = np.linspace(0, 1, 6)
+    radius = 1 + 1e-15 * np.resize([1.0, -1.0, 0.0, -1.0], (6,) * axes)
+    names = ("slope", "mu")[:axes]
+    figure = plot.sweep_figure(swept(names, (values,) * axes, 0 * radius + 2, radius, ("1",) * axes), "period")
+    labels = {each.get_text() for legend in figure.legends for each in legend.get_texts()}
+    assert labels == {"unstable"} if axes == 1 else not labels
+    matplotlib.pyplot.close(figure)
+
+
 def logistic_attractor(**about):
     """The attractors of the logistic map; one exponent is minus infinity."""
     a = np.linspace(2.8, 3.8, 41)
