@@ -39,7 +39,7 @@ RUN = [3.60468264544, 0.87685476543, 0, -0.69896392889, 0.69896392889, -0.176108
 AHEAD, RATE = 0.6144442309, 4.39812614275
 BOUND = [5.72818422858, 0.90040401333, 0, 0, -0.02751395363, *2 * [-AHEAD, AHEAD], *4 * [RATE], *4 * [0.0]]
 FAMILIES: dict[str, list[tuple[Start, int, tuple[float, float]]]] = {
-    "biped_slip": [(None, 2, (1.0, 1.4)), (RUN, 2, (2.0, 20.0))],
+    "biped_slip": [(None, 2, (1.0, 1.7)), (RUN, 2, (1.6, 20.0))],
     "geyer_walker": [(None, 2, (1.03, 1.08))],
     "jerboa": [(None, 1, (2.0, 12.0))],
     "quadruped_slip": [(None, 1, (10.0, 25.0)), (BOUND, 2, (10.0, 25.0))],
