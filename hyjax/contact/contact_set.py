@@ -249,7 +249,7 @@ class ContactSet(eqx.Module):
 
     def change_together(self, t: Time, x: State, params: Params, fallen: Bool[Array, " guards"]) -> State:
         r"""The state after the events of the guards that have `fallen`: an impact where gaps closed; then the set of contacts by
-        the laws. Several events are one: their order does not enter.
+        the laws. Several events are one: their order does not enter. `unexpected_transition` for another set than `only`.
 
         An impact: impulses $p_n \ge 0$ with $\dot g_n^+ + e\,\dot g_n^- \ge 0$ at the contacts that strike, $\dot g_n^+ \ge 0$
         at those that are closed, and friction. Then the contacts at rest hold, slide or open as their accelerations say.
@@ -304,15 +304,11 @@ class ContactSet(eqx.Module):
         bounded = (chosen[self.with_slip] == STUCK) & self.slips[self.with_slip]
         holds &= jnp.all(~bounded | (self.room(force, params) > 0))
         why = choose(struck & (why != RESULTS.successful), why, choose(holds, RESULTS.successful, RESULTS.nonfinite))
+        if self.only is not None:
+            other = jnp.any(chosen != number(self.only)) & jnp.all(jnp.isfinite(after))
+            why = choose(other & (why == RESULTS.successful), RESULTS.unexpected_transition, why)
         half, good = after.size // 2, why == RESULTS.successful
         return jnp.concatenate([after[:half], nan_unless(good, after[half:], why), chosen.astype(x.dtype)])
-
-    def arrive(self, t: Time, x: State, params: Params, i: Int[Array, ""]) -> State:
-        """`change` where it leads to the set `only`; `unexpected_transition` where it leads to another."""
-        assert self.only is not None
-        after = self.change(t, x, params, i)
-        expected = jnp.all(self.codes(after) == number(self.only)) | ~jnp.all(jnp.isfinite(after))
-        return nan_unless(expected, after, RESULTS.unexpected_transition)
 
     def keeps_zeros(self, guard: Guard) -> Callable[[State, State, Int[Array, ""]], Flag] | None:
         """Whether the event of guard `i`, from a state to another, leaves that guard at zero: a gap that stays open, a slip that
@@ -577,7 +573,9 @@ class ContactSet(eqx.Module):
         moving = self.moving(x)
         codes, beyond, strikes, fits = self.begun(t, moving, params)
         found = jnp.concatenate([moving, codes.astype(x.dtype)])
-        found = jnp.where(jnp.any(strikes), self.change(t, found, params, jnp.argmax(strikes)), found)
+        fallen = jnp.concatenate([strikes, np.zeros(2 * len(self.faces), bool)])
+        after = dataclasses.replace(self, only=None).change_together(t, found, params, fallen)
+        found = jnp.where(jnp.any(strikes), after, found)
         return nan_unless((fits | jnp.any(strikes)) & ~jnp.any(beyond), found)
 
     def begun(self, t: Time, x: State, params: Params) -> tuple[Codes, Contacts, Contacts, Flag]:

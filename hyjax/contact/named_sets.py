@@ -91,7 +91,7 @@ def read_sequence(system: HybridSystem, sequence: Sequence[str]) -> tuple[Hybrid
         for k, (after, (then, numbers)) in enumerate(targets.items()):
             # Guards that no arc names belong to the first.
             own = np.isin(np.arange(count), numbers) | ((k == 0) & ~np.isin(np.arange(count), named))
-            reset = dataclasses.replace(bodies, only=PerMode(tuple(then.tolist()))).arrive
+            reset = dataclasses.replace(bodies, only=PerMode(tuple(then.tolist()))).change
             ways.append(Transition(name, after, change.guard, reset, ft.partial(_armed, armed, own), _lands=True))
     domains = {name: dataclasses.replace(bodies, only=PerMode(tuple(codes.tolist()))) for name, codes, _ in sets}
     modes = {name: dataclasses.replace(mode, domain=domain) for name, domain in domains.items()}

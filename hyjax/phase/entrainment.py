@@ -32,7 +32,7 @@ class Entrainment(Shown):
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> response = hj.phase.phase_response(orbit, n_samples=20)
     >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
     >>> found = hj.phase.entrainment(response, torque)
     >>> found.lags.shape, found.interaction.shape, bool(found.lowest < found.highest)
@@ -102,7 +102,7 @@ def entrainment(response: PhaseResponse, push: Push | Mapping[str, Push], *, lag
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> response = hj.phase.phase_response(orbit, n_samples=20)
     >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
     >>> found = hj.phase.entrainment(response, torque)
     >>> low, high = found.tongue(0.01)

@@ -268,7 +268,7 @@ def response_figure(
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> response = hj.phase.phase_response(orbit, n_samples=20)
     >>> figure = hj.plot.response_figure(response, model=wheel)
     >>> figure.savefig("response.png")
     """
@@ -306,7 +306,7 @@ def tongue_figure(found: Entrainment, strength: float = 0.1) -> "matplotlib.figu
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> response = hj.phase.phase_response(orbit, samples=20)
+    >>> response = hj.phase.phase_response(orbit, n_samples=20)
     >>> torque = lambda cycle, x, params: jnp.stack([0.0 * cycle, jnp.cos(2 * jnp.pi * cycle)])
     >>> found = hj.phase.entrainment(response, torque)
     >>> figure = hj.plot.tongue_figure(found, strength=0.05)

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._testing import torn
+from hyjax._testing import code_of_state, torn
 from hyjax.contact import Contact, contact_system, Mechanism
 
 INERTIA, LIFTS, REBOUNDS = range(3)
@@ -101,3 +101,21 @@ def test_a_ball_struck_from_both_sides(restitution, speeds):
     rates = np.array([[-1, 1, 0], [0, -1, 1], [1, 1, 1]])
     expected = np.linalg.solve(rates, rates @ v * [-restitution, -restitution, 1])
     assert_allclose(found, np.tile(expected, (6, 1)), rtol=0, atol=1e-14)
+
+
+def test_what_strikes_at_once_leads_to_the_set_that_a_sequence_names():
+    """A rod that falls flat and bounces does not reach the set in which both ends rest."""
+    names = ("left:open+right:open[0]", "left:closed+right:closed[0]")
+    reset = hj.ReturnMap(rod(), sequence=names).system.transitions[0].reset
+    x, both = jnp.array([0.0, 0, -1, 0, 0, 0]), jnp.array([True, True])
+    change = jax.jit(reset.__self__.change_together)
+    after = [change(jnp.zeros(()), x, jnp.array([3.0, 0, e]), both) for e in (0.0, 0.5)]
+    assert_allclose(after[0], [0, 0, 0, 0, 1, 1], rtol=0, atol=1e-14)
+    assert code_of_state(after[1]) == hj.RESULTS.unexpected_transition
+
+
+def test_a_state_in_which_both_ends_strike_is_placed_after_one_impact():
+    """One end alone would turn the rod, the other way with the contacts in the other order."""
+    placed = jax.jit(rod().modes["contacts"].domain.placed)
+    after = placed(jnp.zeros(()), jnp.array([0.0, 0, -1, 0, 0, 0]), jnp.array([3.0, 0, 0.5]))
+    assert_allclose(after, [0, 0, 0.5, 0, 0, 0], rtol=0, atol=1e-14)
