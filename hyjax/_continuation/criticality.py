@@ -1,8 +1,9 @@
-"""What the coefficients of a normal form mean, in words.
+r"""What the coefficients of a normal form mean, in words.
 
-A coefficient that is zero up to rounding decides nothing. In units of the eigenvector one of degree $d$ is compared with what may
-cancel in it, $|W_j|^{(d - 1) / (j - 1)}$, of the terms $W_j$ of degree $j$ of the center manifold, and with the rounding of a
-state.
+A coefficient that is zero up to rounding decides nothing. One of degree $d$ is compared with what may cancel in it, in no units
+of the coordinates: the sum of its absolute parts by the eigenvectors alone and by the bend of the center manifold, and, with the
+absolute dual vector, $|p|\cdot|W_j|$ to the power $(d - 1) / (j - 1)$ of the terms $W_j$ of degree $j$; and with the rounding of
+a state.
 
 Source: Kuznetsov (2004), *Elements of Applied Bifurcation Theory*, chs. 4, 5, 9.
 """

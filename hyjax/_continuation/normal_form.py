@@ -99,11 +99,13 @@ FORMS = {
 
 class Expansion(NamedTuple):
     """The polynomials of a normal form, by the `monomials` of the form: `manifold`, $W$, in scaled unknowns with the parameter,
-    shape `(monomials, k + 1)`; `reduced`, $N$, shape `(monomials, coordinates)`. `dual`, $P^H$, shape `(coordinates, k)`; and
-    the eigenvectors as variations of the post-impact state, shape `(coordinates, n)`."""
+    shape `(monomials, k + 1)`; `reduced`, $N$, shape `(monomials, coordinates)`, and `straight`, what $N$ would be without the
+    bend of $W$. `dual`, $P^H$, shape `(coordinates, k)`; and the eigenvectors as variations of the post-impact state, shape
+    `(coordinates, n)`."""
 
     manifold: Complex[Array, "monomials unknowns"]
     reduced: Complex[Array, "monomials coordinates"]
+    straight: Complex[Array, "monomials coordinates"]
     dual: Complex[Array, "coordinates k"]
     eigenvectors: Complex[Array, "coordinates n"]
 
@@ -144,8 +146,8 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
         ])  # fmt: skip
         return solve(matrix, jnp.append(-residual, jnp.zeros(count, right.dtype)))
 
-    def improved(_, found):
-        manifold, reduced = found
+    def improved(i, found):
+        manifold, reduced, straight = found
         curves = jnp.stack([rows @ manifold for rows in by_degree], axis=1)
         residual = _along_lines(unfolding, v, curves[:, 1:].real).astype(right.dtype)
         images = jnp.stack([rows @ reduced for rows in by_degree], axis=1)
@@ -154,11 +156,11 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
         rows = jnp.concatenate([fit @ residual[:, j] for j, fit in enumerate(fits)])
         change = jax.vmap(solved)(eigenvalues, rows, stays.astype(right.dtype))
         change = jnp.where(linear[:, None], jnp.zeros_like(change), change)
-        return manifold.at[:, :k].add(change[:, :k]), reduced + change[:, k:]
+        reduced = reduced + change[:, k:]
+        return manifold.at[:, :k].add(change[:, :k]), reduced, jnp.where(i == 0, reduced, straight)
 
     passes = form.order - 1 + form.parameters + 3 * form.chain
-    manifold, reduced = jax.lax.fori_loop(0, passes, improved, (manifold, reduced))
-    return Expansion(manifold, reduced, left, at_start)
+    return Expansion(*jax.lax.fori_loop(0, passes, improved, (manifold, reduced, reduced)), left, at_start)
 
 
 def _critical(
@@ -445,8 +447,7 @@ def normal_form(
     # A parameter that does not move the multiplier leaves it open on which side.
     moves = lambda sign: abs(sign) * float(unfolding.scale[0]) > 1e-12
     side = lambda sign: f"{name} {'>' if sign > 0 else '<'} {value}" if moves(sign) else ""
-    rounding = lambda degree: _rounding(found, form, float(unfolding.state_scale), degree)
-    words = criticality(kind, coefficients, complex(rate), critical, inside, side, rounding)
+    words = criticality(kind, coefficients, complex(rate), critical, inside, side, ft.partial(_rounding, found, form))
     if kind != own:
         words = f"no {own} alone: the multipliers of a {kind} point, of codimension two, are critical here"
     return NormalForm(
@@ -460,13 +461,17 @@ def _on_known(found: Expansion, unfolding: Unfolding, tangent: Array) -> np.ndar
     return np.array([np.real(found.dual[0, -n:]) @ np.asarray(tangent)[:n], tangent[-1]])
 
 
-def _rounding(found: Expansion, form: FormShape, size: float, degree: int) -> float:
+def _rounding(found: Expansion, form: FormShape, degree: int) -> float:
     """What is rounding of a coefficient of so high a degree: see `criticality.py`."""
-    sizes = np.linalg.norm(np.abs(np.asarray(found.manifold)[:, :-1]), axis=1) * size
+    manifold, dual, reduced, straight = map(np.asarray, (found.manifold, found.dual, found.reduced, found.straight))
+    n = found.eigenvectors.shape[1]
+    sizes = np.abs(manifold[:, :n]) @ np.abs(dual[0, -n:])
     degrees = np.array([sum(alpha) * (sum(alpha[: form.count]) == sum(alpha)) for alpha in form.monomials])
     unit = np.max(sizes[: form.count])
-    each = [(np.max(sizes[degrees == j]) / unit**j) ** ((degree - 1) / (j - 1)) for j in range(2, form.order + 1)]
-    return float(unit ** (degree - 1) * max(np.finfo(size).eps / size ** (degree - 1), CANCELLED * max(each)))
+    bends = [(np.max(sizes[degrees == j]) / unit**j) ** ((degree - 1) / (j - 1)) for j in range(2, form.order + 1)]
+    parts = np.abs(straight[:, 0]) + np.abs(reduced - straight)[:, 0]
+    state = np.max(np.linalg.norm(manifold[: form.count, :-1], axis=1)) ** (degree - 1) * np.finfo(sizes.dtype).eps
+    return float(max(state, CANCELLED * max(unit ** (degree - 1) * max(bends), np.max(parts[degrees == degree]))))
 
 
 def _without(spectrum: np.ndarray, critical: np.ndarray) -> np.ndarray:

@@ -258,6 +258,16 @@ SAFE = "supercritical: a stable "
         ("branch-point", lambda x, p: (1 + p["free"]) * x - x**5, "degenerate: c is zero"),
         # Small, and far above rounding.
         ("period-doubling", lambda x, p: -(1 + p["free"]) * x + 1e-7 * x**3, SAFE + "orbit of twice the period for free > 0,"),
+        # In units of the second coordinate that make it large.
+        (
+            "period-doubling", lambda x, p: jnp.stack([-(1 + p["free"]) * x[0] + x[0] ** 3, x[1] / 2 + 1e6 * x[0] ** 2]),
+            SAFE + "orbit of twice the period for free > 0, where",
+        ),
+        (
+            "branch-point", lambda x, p: jnp.stack(
+                [(1 + p["free"] - 1e-6 * x[1]) * x[0], x[1] / 2 + 1e6 * x[0] ** 2]
+            ), SAFE + "pair of orbits (pitchfork) for free > 0, where",
+        ),
         # The multiplier touches the circle.
         ("period-doubling", lambda x, p: -(1 - p["free"] ** 2) * x + x**3, SAFE + "orbit of twice the period where"),
         ("neimark-sacker", lambda x, p: (1 - x @ x) * by(0.9, by(p["free"], x)), SAFE + "invariant circle where"),
@@ -265,8 +275,8 @@ SAFE = "supercritical: a stable "
 )  # fmt: skip
 def test_a_coefficient_that_is_zero_decides_nothing(kind, fn, words):
     """Of rounding c has either sign; and a multiplier that does not leave the circle at first order has no side."""
-    # The third map is one of two coordinates.
-    dimension = 1 + (kind == "neimark-sacker" or words == "degenerate: c is")
+    # These maps are of two coordinates.
+    dimension = 1 + (kind == "neimark-sacker" or words.endswith((": c is", "> 0, where")))
     assert form_at(fn, np.zeros(dimension), {}, kind).criticality.startswith(words)
 
 
