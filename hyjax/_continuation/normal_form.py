@@ -160,7 +160,8 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
         return manifold.at[:, :k].add(change[:, :k]), reduced, jnp.where(i == 0, reduced, straight)
 
     passes = form.order - 1 + form.parameters + 3 * form.chain
-    return Expansion(*jax.lax.fori_loop(0, passes, improved, (manifold, reduced, reduced)), left, at_start)
+    manifold, reduced, straight = jax.lax.fori_loop(0, passes, improved, (manifold, reduced, reduced))
+    return Expansion(manifold, reduced, straight, left, at_start)
 
 
 def _critical(
