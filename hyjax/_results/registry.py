@@ -73,7 +73,7 @@ def animate(result: Any, model: Any, /, **options: Any) -> Any:
     >>> from hyjax.models import rimless_wheel as wheel
     >>> params = wheel.Params()
     >>> orbit = hj.periodic_orbit(wheel.step, wheel.guess(params), params)
-    >>> hj.plot.save_animation(hj.plot.animate(orbit, wheel, steps=2, fps=5), "wheel.gif")
+    >>> hj.plot.save_animation(hj.plot.animate(orbit, wheel, strides=2, fps=5), "wheel.gif")
     """
     return _registered(animate, result)(result, model, **options)
 

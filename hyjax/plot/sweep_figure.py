@@ -398,7 +398,7 @@ def work_precision_figure(
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
     >>> import diffrax
     >>> study = hj.study.solver_study(
-    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     ball.system, x0, params, mode="flight", t1=1.0, n_samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
     ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
     ... )
     >>> figure = hj.plot.work_precision_figure(study)
@@ -451,7 +451,7 @@ def points_figure(points: "xarray.Dataset") -> "matplotlib.figure.Figure":
     >>> params, x0 = ball.Params(), jnp.array([1.0, 0.0])
     >>> import diffrax
     >>> study = hj.study.solver_study(
-    ...     ball.system, x0, params, mode="flight", t1=1.0, samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
+    ...     ball.system, x0, params, mode="flight", t1=1.0, n_samples=11, timed=False, progress=False, tolerances=(1e-3, 1e-6),
     ...     solvers={"Tsit5": diffrax.Tsit5(), "Bosh3": diffrax.Bosh3()},
     ... )
     >>> figure = hj.plot.points_figure(hj.study.solver_points(study))
