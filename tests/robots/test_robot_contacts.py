@@ -336,11 +336,11 @@ ARM = """<mujoco><worldbody>GROUND<body><joint axis="0 1 0"/><geom name="tip" si
 FLOOR = '<geom name="floor" type="plane" size="1 1 1"/>'
 ROD = """<geom name="rod" type="capsule" size="0.1" fromto="0 0 0 0 0 1"/><geom name="rod_0" size="0.1"/>
   <geom name="rod_1" size="0.1"/>"""
-KNEE = '<joint name="knee" axis="0 1 0" range="-1 0" limited="true"/>'
+RANGED = '<joint name="knee" axis="0 1 0" range="-1 0" limited="true"/>'
 REFUSED = {
     "there is no geom, site or joint with a range 'tpi'; there is tip": (FLOOR, "", ["tpi"]),
-    "there is no geom, site or joint with a range 'kneee'; there is knee": ("", KNEE, ["kneee"]),
-    "'tip' is a geom and a joint. Give one of them another name": (FLOOR, KNEE.replace("knee", "tip"), ["tip"]),
+    "there is no geom, site or joint with a range 'kneee'; there is knee": ("", RANGED, ["kneee"]),
+    "'tip' is a geom and a joint. Give one of them another name": (FLOOR, RANGED.replace("knee", "tip"), ["tip"]),
     "'disk' is no plane, and contacts of a file are with planes. Write that of 'tip' and 'disk'": (
         FLOOR, "", {"tip": "disk"},
     ),
@@ -365,7 +365,7 @@ def test_contacts_that_are_not_supported(message):
 
 
 def test_a_joint_without_a_range_may_share_the_name_of_a_geom():
-    joint = KNEE.replace("knee", "tip").replace('range="-1 0" limited="true"', "")
+    joint = RANGED.replace("knee", "tip").replace('range="-1 0" limited="true"', "")
     robot = hj.robots.from_mujoco(ARM.replace("GROUND", FLOOR).replace("SECOND", joint), contacts="tip")
     assert list(robot.contacts) == ["tip"] and not robot.stops
 
