@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._flow.flow import flow_for
 from .._flow.integrator import for_modes, Integrator, IntegratorLike
 from .._flow.jump import reset
 from .._flow.simulate import simulate
-from .._flow.trajectory import Trajectory
 from .._orbit.level import Family
 from .._orbit.problem import Problem
 from .._orbit.section_search import on_section
@@ -166,23 +166,17 @@ def _beyond(point: SpecialPoint) -> tuple[Array, tuple[str, ...], int]:
     inside = np.max(long) < 10 * RADIUS * np.max(durations)
     k = int(np.argmax(durations if inside else long))
     stride, last = divmod((k - 1) % durations.size, count)
-    t, mode = (
-        jnp.asarray(np.sum(durations[:k]), orbit.x.dtype),
-        system.names[system.number(problem.sequence[k % count])],
-    )
+    t = jnp.asarray(np.sum(durations[:k]), orbit.x.dtype)
+    mode = system.names[system.number(problem.sequence[k % count])]
     x = reset(system.way(system.route(problem.sequence)[last]), t, orbit.arc_ends[last][stride], orbit.params)
-
-    def followed(system: HybridSystem, t: Array, x: Array, duration: Array, jumps: int) -> Trajectory:
-        return simulate(
-            system, x, orbit.params, mode=mode, t0=t, t1=t + duration, max_jumps=jumps, integrator=orbit.integrator,
-            throw=False,
-        )  # fmt: skip
-
     if inside:
         # Swaps at both ends of each long arc: what the mode holds, such as which legs stand, is known in the middle of one.
-        alone, half = HybridSystem(system.modes, ()), jnp.asarray(durations[k] / 2, t.dtype)
-        t, x = t + half, followed(alone, t, x, half, 0).x
-    events = followed(system, t, x, 2 * orbit.period, 2 * durations.size).events
+        begun, t = t, t + durations[k].astype(t.dtype) / 2
+        x = flow_for(system, mode, begun, x, t, orbit.params, orbit.integrator)
+    events = simulate(
+        system, x, orbit.params, mode=mode, t0=t, t1=t + 2 * orbit.period, max_jumps=2 * durations.size,
+        integrator=orbit.integrator, throw=False,
+    ).events  # fmt: skip
     kind = lambda number, index: (system.transitions[number].guard, system.transitions[number].target, int(index))
     of = lambda event: kind(event.transition, event.index)
     # A lap may have more events beyond, or fewer; what its first mode is called shows after one.

@@ -112,21 +112,23 @@ def in_step(automaton: Automaton, t: Time, z: Padded, mode: Index, met: Mask, cl
     return jax.lax.cond(eqxi.unvmap_any(several), judged, lambda: jnp.array(False))
 
 
-def with_joined(automaton: Automaton, end: Arrival, mode: Index, params: Params) -> tuple[Arrival, Padded]:
-    """An arrival and the state after the jump, where events of one transition that `joins` them, met together and not in step,
-    are one jump."""
-    system, first = automaton.system, automaton.way(mode, end.event)
-    known = np.array([joins(way) for way in system.transitions], bool)
+def with_joined(
+    automaton: Automaton, end: Arrival, mode: Index, taken: Index, params: Params
+) -> tuple[Arrival, Padded]:
+    """An arrival and the state after the jump of the way `taken`, where events of one transition that `joins` them, met together
+    and not in step, are one jump."""
+    system, way = automaton.system, jnp.maximum(taken, 0)
+    known = np.array([joins(each) for each in system.transitions], bool)
     if not (automaton.judges and may_be_in_step(system) and known.any()):
-        return end, automaton.jump(end.t, end.x, jnp.maximum(first, 0), params)
-    leaving, own = automaton.leaving(mode), jnp.arange(len(system.ways)) == first
+        return end, automaton.jump(end.t, end.x, way, params)
+    leaving, own = automaton.leaving(mode), jnp.arange(len(system.ways)) == taken
     met = own.at[leaving].max(end.together & (leaving >= 0))
-    taken = system.place(first)[0]
-    one = (end.result == RESULTS.simultaneous_guards) & jnp.asarray(known)[taken]
-    one = one & jnp.all(~met | (system.ways[:, 0] == taken))
+    transition = system.place(taken)[0]
+    one = (end.result == RESULTS.simultaneous_guards) & jnp.asarray(known)[transition]
+    one = one & jnp.all(~met | (system.ways[:, 0] == transition))
     result = choose(one, RESULTS.successful, end.result)
     end = dataclasses.replace(end, result=result, together=end.together & ~one)
-    z_after = automaton.jump(end.t, end.x, jnp.maximum(first, 0), params, jnp.where(one, met, own))
+    z_after = automaton.jump(end.t, end.x, way, params, jnp.where(one, met, own))
     return end, torn(z_after, one)
 
 

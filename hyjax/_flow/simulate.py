@@ -430,7 +430,7 @@ def follow_arc(
     events at one time are one jump where a transition `joins` them; then it has no derivative."""
     end, taken = flow_arc(automaton, now, start, t1, params, integrator)
     if joined:
-        end, z_after = with_joined(automaton, end, now.mode, params)
+        end, z_after = with_joined(automaton, end, now.mode, taken, params)
     else:
         z_after = automaton.jump(end.t, end.x, jnp.maximum(taken, 0), params)
     modes = automaton.system.modes

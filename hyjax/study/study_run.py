@@ -164,7 +164,7 @@ def study_run(
     def one(carry):
         now, seen, jumps = carry
         end, taken = flow_arc(automaton, now, start, t1, params, integrator, sampling(times, seen))
-        end, z_after = with_joined(automaton, end, now.mode, params)
+        end, z_after = with_joined(automaton, end, now.mode, taken, params)
         after, row = leave_arc(automaton, now, jumps >= max_jumps, end, taken, z_after, params)
         return after, end.seen, jumps + row.jumped.astype(jumps.dtype)
 
