@@ -256,13 +256,13 @@ def try_step(course: Course, now: Progress) -> Attempt:
     dt = jnp.where(final, left, dt)
     x, f = whole(last.x), whole(last.f)
     t1, late = later(last.t, last.late, dt)
-    change = now.h * jnp.max(jnp.abs(f) / (course.step.unit + jnp.abs(x)))
-    steep = stop_gradient((now.h <= STEEP * (last.t - course.t0)) & (change >= STEEP_CHANGE))
+    rate = _relative(course, *stop_gradient((x, f)))
+    steep = stop_gradient((now.h <= STEEP * (last.t - course.t0)) & (now.h * rate >= STEEP_CHANGE))
     t1, x1, f1, error, memory, iterations = course.step(last.t, x, f, dt, last.memory, t1, steep)
     finite = jnp.all(jnp.isfinite(x1)) & jnp.all(jnp.isfinite(f1))
     error = jnp.where(finite, error, jnp.inf)
     keep, h, control = _aside(course.pace.after, dt, x, x1, error, now.control, now.steps)
-    return Attempt(dt, t1, late, final, x1, f1, memory, finite, keep, h, control, iterations)
+    return Attempt(dt, t1, late, final, rate, x1, f1, memory, finite, keep, h, control, iterations)
 
 
 def evaluate_guards(course: Course, now: Progress, attempt: Attempt) -> tuple[GuardValues, Verdict]:
@@ -376,7 +376,7 @@ def advance(course: Course, now: Progress, attempt: Attempt, end: GuardValues, v
         fallen = jnp.any(resting & (last.g < -course.noise - jnp.abs(course.start.g)))
         resting = jnp.where(take, resting & ~up & (end.g >= -_depth(course, now)), resting)
     onwards = jnp.minimum(h, _just_beyond_surface(course, now, attempt, end, next_up, h))
-    stalled = _aside(_stalls(course), rejected, h, last.t, last.x, last.f)
+    stalled = _aside(_stalls(course), rejected, h, last.t, last.x, last.f, attempt.rate)
     tries = jnp.where(take | rejected, 0, verdict.bracket.tries + 1)
     # Where the flow changes sharply at a surface, a step just beyond is rejected. The controller would begin with a fifth of its
     # length and aim at the surface again: try to end just before instead, once.
@@ -420,24 +420,26 @@ def _stalls(course: Course) -> Callable[..., Flag]:
     A flow may be so steep at a surface, such as that of a spike, that steps below the resolution of the time lead on to it. These
     are tried: they change the state, and the vector field does not change over the resolution of the time.
     """
-    step, (rtol, atol) = course.step, course.tolerances
+    step = course.step
 
-    def stalls(rejected: Flag, h: Scalar, t: Time, x: Parts, f: Parts) -> Flag:
-        eps = float(jnp.finfo(h.dtype).eps)
+    def stalls(rejected: Flag, h: Scalar, t: Time, x: Parts, f: Parts, rate: Scalar) -> Flag:
         short = rejected & ~(h > _instant(t))
+        tried = (h * rate > float(jnp.finfo(h.dtype).eps)) & (h > SHORTEST * jnp.abs(t))
+        if step.timed(t, whole(x)):
 
-        def steep() -> Flag:
-            here, flow = whole(x), whole(f)
-            scale = atol / rtol + jnp.abs(here)
-            size = lambda v: jnp.max(jnp.abs(v) / scale)
-            moves = (h * size(flow) > eps) & (h > SHORTEST * jnp.abs(t))
-            if not step.timed(t, here):
-                return moves
-            return moves & (size(step.field(t + _instant(t), here) - flow) <= 1e-3 * size(flow))
+            def lasting() -> Flag:
+                here, flow = whole(x), whole(f)
+                return _relative(course, here, step.field(t + _instant(t), here) - flow) <= 1e-3 * rate
 
-        return short & ~jax.lax.cond(eqxi.unvmap_any(short), steep, lambda: jnp.array(False))
+            tried = tried & jax.lax.cond(eqxi.unvmap_any(short), lasting, lambda: jnp.array(False))
+        return short & ~tried
 
     return stalls
+
+
+def _relative(course: Course, x: State, change: State) -> Scalar:
+    """The largest change of a coordinate, relative to its size."""
+    return jnp.max(jnp.abs(change) / (course.step.unit + jnp.abs(x)))
 
 
 def _instant(t: Time) -> Scalar:

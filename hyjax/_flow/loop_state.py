@@ -83,12 +83,14 @@ class Progress(eqx.Module):
 
 class Attempt(eqx.Module):
     """A trial step from the last point. `t`, `late`: the time of its end, see `StepPoint`. `final`: whether the step ends at the
-    end time. `keep`, `h`, `control`: the controller's decision, next step and memory. `iterations`: of Newton's method."""
+    end time. `rate`: the largest rate of a coordinate at the last point, relative to its size. `keep`, `h`, `control`: the
+    controller's decision, next step and memory. `iterations`: of Newton's method."""
 
     dt: Scalar
     t: Time
     late: Scalar
     final: Flag
+    rate: Scalar
     x: State
     f: State
     memory: Any
