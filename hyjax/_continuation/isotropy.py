@@ -205,14 +205,14 @@ def _moved(point: "SpecialPoint", ways: np.ndarray) -> np.ndarray:
 
 def fixed_axes(point: "SpecialPoint") -> np.ndarray:
     """The directions in the kernel of a branch point, at right angles to the branch, shape `(axes, count)`, such that a group of
-    `found_symmetries` keeps no other: by the equivariant branching lemma a branch leaves in each."""
+    its symmetries keeps no other: by the equivariant branching lemma a branch leaves in each."""
     kernel = np.asarray(point.kernel)
     moved = _moved(point, kernel)
     along = kernel @ np.asarray(point.tangent)
     null = lambda matrix: np.linalg.svd(matrix)[2][int(np.sum(np.linalg.svd(matrix, compute_uv=False) > APART)) :]
     # In the kernel a symmetry is the matrix A with A moved = moved M', of coefficients in rows.
     turned = lambda element: np.append(moved[:, :-1] @ element.T, moved[:, -1:], axis=1) @ np.linalg.pinv(moved)
-    group = group_of(found_symmetries(point), point.orbit.x.size)
+    group = group_of(symmetries_of(point), point.orbit.x.size)
     spaces: list[np.ndarray] = []
     todo = [null((turned(element) - np.eye(len(kernel))).T) for word, element in group if word]
     while todo:
@@ -226,15 +226,27 @@ def fixed_axes(point: "SpecialPoint") -> np.ndarray:
     return np.concatenate([np.zeros((0, len(kernel))), *lines])
 
 
-def isotropies(point: "SpecialPoint", given: Mapping[str, Array | np.ndarray] | None) -> dict[int, tuple[str, ...]]:
-    """See `SpecialPoint.isotropies`; by default of `found_symmetries`."""
-    symmetries = found_symmetries(point) if given is None else {name: np.asarray(given[name]) for name in given}
+def checked_symmetries(point: "SpecialPoint", given: Mapping[str, Array | np.ndarray]) -> Symmetries:
+    """See `SpecialPoint.with_symmetries`."""
+    symmetries = {name: np.asarray(given[name]) for name in given}
     for name, each in symmetries.items():
         if not _keeps(point, each):
             raise ValueError(
                 f"isotropies: {name!r} must be a matrix of shape {point.orbit.return_jacobian.shape} that leaves the state of "
                 "the orbit where it is and commutes with the return Jacobian."
             )
+    group_of(symmetries, point.orbit.x.size)
+    return symmetries
+
+
+def symmetries_of(point: "SpecialPoint") -> Symmetries:
+    """The symmetries that are given of a point, or those found."""
+    return found_symmetries(point) if point.symmetries is None else point.symmetries
+
+
+def isotropies(point: "SpecialPoint", given: Mapping[str, Array | np.ndarray] | None) -> dict[int, tuple[str, ...]]:
+    """See `SpecialPoint.isotropies`."""
+    symmetries = symmetries_of(point) if given is None else checked_symmetries(point, given)
     group = group_of(symmetries, point.orbit.x.size)
     daughters = point.daughters
     # At right angles to those of the branch.

@@ -45,7 +45,7 @@ from .._system.types import Scalar
 from .curve import Near, PseudoArclength, Stop
 from .grazing import AtTouch, possible_touches, solve_grazing, TOGETHER, Touch, two_fall
 from .invariant_circle import invariant_circles, InvariantCircles
-from .isotropy import APART, fixed_axes, isotropies
+from .isotropy import APART, checked_symmetries, fixed_axes, isotropies
 from .nonsmooth_normal_form import nonsmooth_form, NonsmoothForm
 from .normal_form import normal_form, NormalForm
 from .unfolding import Unfolding
@@ -71,7 +71,8 @@ class SpecialPoint(Shown):
     largest residual of the orbit, in units of the state's size, or the smallest singular value of the critical matrix, whichever
     is larger; at a `branch-point`, which is interpolated, the orbit's may be 1e3 times that of other points. `v`,
     `tangent`: scaled unknowns, tangent of the branch.
-    `kernel`: null vectors of the singular matrix. `jacobian`: dF. `unfolding`: the equation `F`.
+    `kernel`: null vectors of the singular matrix. `jacobian`: dF. `unfolding`: the equation `F`. `symmetries`: those given by
+    `with_symmetries`, else `None`.
 
     On a locus, of codimension two, the kinds are those of `Locus.special_points`; `values` are both parameters, `value` is the
     first, and `multiplier` is that of a pair where there is one.
@@ -115,6 +116,7 @@ class SpecialPoint(Shown):
     kind: str = eqx.field(static=True)
     touch: Touch | None = None
     beyond: PeriodicOrbit | None = None
+    symmetries: dict[str, Float[np.ndarray, "n n"]] | None = None
 
     @property
     def daughters(self) -> np.ndarray:
@@ -125,18 +127,28 @@ class SpecialPoint(Shown):
 
         Where the terms of lowest order leave all directions alike, as those of third order do for two equal modes in a system
         with the symmetry of a hexagon, directions are taken from a wider sphere, up to a tenth of the state's size; where higher
-        orders do not tell them apart there either, those that a symmetry keeps, of the exchanges of labels of `isotropies`, and
-        without one `ValueError`."""
+        orders do not tell them apart there either, as of a mass that is alike in all directions, those that a symmetry keeps, of
+        `with_symmetries` or of the exchanges of labels of `isotropies`, and without one `ValueError`."""
         if self.kind != "branch-point":
             return np.zeros((0, self.v.size))
         if (found := computed_once(found_daughters, self)) is None:
             raise ValueError(
                 f"daughters: the directions of the branches that leave the branch point at {float(self.value):.10g} are "
                 f"undetermined: up to the distance {WIDER[-1]} of the state's size the solutions next to it differ by rounding, "
-                "and no exchange of coordinates keeps one direction. Break the continuous symmetry, or take its invariants as "
-                "coordinates."
+                "and no symmetry keeps one direction. Give one that does, such as a reflection, by "
+                "point.with_symmetries({name: matrix}), or break the continuous symmetry."
             )
         return found
+
+    def with_symmetries(self, symmetries: Mapping[str, Float[Array | np.ndarray, "n n"]]) -> "SpecialPoint":
+        r"""The same point, of whose return map symmetries are known: `daughters` and `isotropies` use these instead of those that
+        are found.
+
+        **Arguments:** `symmetries`: by name, matrices $M$ with $P(M x) = M P(x)$ for the states $x$ of the map, shape `(n, n)`;
+        also their products count. **Returns:** `SpecialPoint`. `ValueError` for a matrix that moves the orbit at the point or
+        does not commute with its return Jacobian, and for more than 1000 products.
+        """
+        return dataclasses.replace(self, symmetries=checked_symmetries(self, symmetries))
 
     def isotropies(
         self, symmetries: Mapping[str, Float[Array | np.ndarray, "n n"]] | None = None
@@ -144,14 +156,14 @@ class SpecialPoint(Shown):
         r"""One of the `daughters` out of each set of those that symmetries of the return map take into each other, by its number
         for `switch_branch`, and the symmetries that it keeps.
 
-        **Arguments:** `symmetries`: by name, matrices $M$ with $P(M x) = M P(x)$ for the states $x$ of the map, shape `(n, n)`;
-        also their products count. By default the exchanges of labels in the names of coordinates, such as of `left` and `right`
-        or of `x0` and `x1`, called `"left <> right"`, under which vector fields, guards and resets prove the same to rounding at
-        random states near the orbit, also at another value of the parameter; none for a system without symmetry.
+        **Arguments:** `symmetries`: as for `with_symmetries`. By default those given there, else the exchanges of labels in the
+        names of coordinates, such as of `left` and `right` or of `x0` and `x1`, called `"left <> right"`, under which vector
+        fields, guards and resets prove the same to rounding at random states near the orbit, also at another value of the
+        parameter; none for a system without symmetry.
 
         **Returns:** for each number the names of the symmetries $M x = x$ of the states of this branch, but the identity;
-        products as `"one * other"`. `ValueError` for a matrix that moves the orbit at the point, does not commute with its
-        return Jacobian, or takes a daughter to none of them; and for more than 1000 products.
+        products as `"one * other"`. `ValueError` as for `with_symmetries`, and for a matrix that takes a daughter to none of
+        them.
 
         Source: Golubitsky, Stewart, Schaeffer (1988), *Singularities and Groups in Bifurcation Theory* II, ch. XIII.
         """

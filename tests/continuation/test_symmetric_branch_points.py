@@ -322,7 +322,7 @@ def test_directions_that_the_third_order_leaves_alike(bent):
 @pytest.mark.slow
 def test_directions_that_no_order_tells_apart():
     """All directions are alike: that which the exchange of x0 and x1 keeps stands for them. Where the coordinates have different
-    units there is no exchange, and no direction is given."""
+    units there is no exchange, and no direction is given, but those that given symmetries keep."""
     _, point = hexagon(0.0)
     assert_allclose(np.abs(point.daughters[:, :2]), [[0.5**0.5] * 2], atol=1e-2)
     assert point.daughters[0, 0] * point.daughters[0, 1] > 0 and point.isotropies() == {0: ("0 <> 1",)}
@@ -332,6 +332,18 @@ def test_directions_that_no_order_tells_apart():
     ):
         _ = point.daughters
     assert branch.connected(stop=(0.9, 1.1)) == []
+    mirror, around = np.diag([1.0, -1.0, 1.0]), np.diag([-1.0, -1.0, 1.0])
+    with pytest.raises(ValueError, match="'shear' must be a matrix"):
+        point.with_symmetries({"shear": np.eye(3) + np.eye(3, k=2)})
+    with pytest.raises(ValueError, match="are undetermined"):
+        point.isotropies({"around": around})
+    known = point.with_symmetries({"mirror": mirror, "around": around})
+    kept = known.isotropies()
+    assert sorted(kept.values()) == [("around * mirror",), ("mirror",)]
+    for k, words in kept.items():
+        x = hj.switch_branch(known, stop=1.1, daughter=k).x[-1, :2] * [1, 2.0]
+        assert_allclose(np.sort(np.abs(x)), [0, np.sqrt(0.1)], atol=1e-9)
+        assert np.argmax(np.abs(x)) == (words != ("mirror",))
 
 
 def ring(t, x, coupling):
