@@ -42,7 +42,7 @@ CURVES = {
     "generalized-flip": ("period-doubling", "doubled-fold"),
     "fold-flip": ("fold", "period-doubling", f"doubled-{PAIR}"),
     "fold-neimark-sacker": ("fold", PAIR),
-    "flip-neimark-sacker": ("period-doubling", PAIR),
+    "flip-neimark-sacker": ("period-doubling", PAIR, f"doubled-{PAIR}"),
     "hopf": ("hopf",),
     "bogdanov-takens": ("fold", "hopf"),
     "generalized-hopf": ("hopf",),
@@ -79,8 +79,8 @@ def locus(
     point of an `EquilibriumLocus`, where the other kind of curve begins. `where`: selects the second parameter; at a point of a
     locus, one of both. `stop`: the value of the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to
     follow the curve in both directions. `kind`: of the curve, where several meet: `fold`, `period-doubling`, `neimark-sacker`; of
-    orbits of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2 and
-    a fold-flip.
+    orbits of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2, a
+    fold-flip and a flip-Neimark-Sacker point.
     `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Locus`, of equilibria `EquilibriumLocus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful`

@@ -305,7 +305,8 @@ def _invariant(jacobian: np.ndarray, which: str | int | tuple[int, int]) -> tupl
             f"curve of one of them, which={those[0]}."
         )
     apart = np.min(np.abs(others[:, None] - mu), initial=np.inf, axis=0)
-    good = np.all((1e-6 * np.abs(mu) < apart) & (np.abs(mu) > 1e-9) & (np.abs(np.abs(mu) - 1) >= 1e-9))
+    off = inside_circle(mu[:, None]) | outside_circle(mu)
+    good = np.all((1e-6 * np.abs(mu) < apart) & (np.abs(mu) > 1e-9) & off)
     if not good or abs(np.sum(mu).imag) > 1e-9:
         raise ValueError(
             f"manifold: the multiplier {', '.join(f'{each:.6g}' for each in mu)} must be real, simple and neither 0 nor of "

@@ -260,6 +260,28 @@ def test_flip_with_a_pair(kind):
 
 
 @pytest.mark.slow
+def test_pairs_of_doubled_orbits_at_a_flip_with_a_pair():
+    """$z \\mapsto e^{0.9 i} z\\,(1 + m + a w^2 - |z|^2)$, $w \\mapsto -(1 + n) w + w^3 + 0.4 w |z|^2$: the doubled orbit has
+    $w^2 = n$, $z = 0$, and its pair the modulus $(1 + m + a n)^2$."""
+
+    def spun(u, p):
+        c, s, grown = np.cos(0.9), np.sin(0.9), 1 + p["m"] + p["a"] * u[2] ** 2 - u[0] ** 2 - u[1] ** 2
+        w = -(1 + p["n"]) * u[2] + u[2] ** 3 + 0.4 * u[2] * (u[0] ** 2 + u[1] ** 2)
+        return jnp.stack([grown * (c * u[0] - s * u[1]), grown * (s * u[0] + c * u[1]), w])
+
+    system = mapping(spun, 3)
+    for a in (0.7, -0.7):
+        start = {"m": -0.1, "n": -0.2, "a": a}
+        locus = locus_from(system, [0.0, 0.0, 0.0], start, "neimark-sacker", "m", "n", 0.3, (-0.4, 0.4))
+        check(locus, ("flip-neimark-sacker", 0, 0))
+        doubled = hj.locus(locus.special_points[0], kind="doubled-neimark-sacker", where=lambda p: p["n"], stop=0.3)
+        m, n = doubled.values.T
+        assert doubled.unfolding.problem.strides == 2 and np.all(n > 0) and not doubled.neutral.any()
+        assert_allclose(m, -a * n, atol=1e-14)
+        assert_allclose(np.sort_complex(doubled.multipliers[-1])[0], np.exp(-1.8j), rtol=1e-12)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cusp", "generalized-flip"])
 def test_two_points_within_a_step(kind):
     r"""Folds of $x + a + bx + g$, at $b = -g'(x)$, have cusps at $g''(x) = 0$; doublings of $-(1 + a)x + f(b)x^3 + x^5$ are

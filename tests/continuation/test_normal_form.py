@@ -1,14 +1,17 @@
 """Normal forms against closed forms and 25-digit values of an independent computation: the maps, each as a clock with a reset."""
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import CLOCK
 
 import hyjax as hj
 from hyjax._testing import normal_form, Problem, unfolding_of
@@ -33,7 +36,7 @@ def form_at(fn, x, params, kind, strides=1, rank=1):
         problem,
         params,
         (sorted(params).index("free"),),
-        hj.Integrator(),
+        CLOCK,
         jnp.array(1.0),
         jnp.ones(system.mode("year").dimension),
         jnp.zeros(1),
@@ -171,6 +174,88 @@ def test_further_multipliers_that_are_critical(kind):
         assert found.kind == kind and f"no {each} alone: the multipliers of a {kind} point" in str(found)
         for name, value in found.coefficients.items():
             assert_allclose(value, expected.get(name, 0), atol=1e-13, err_msg=name)
+
+
+def entangled(mu, n, order, seed):
+    """A polynomial normal form of the multipliers `mu`, those of a pair next to each other, with random coefficients, in
+    coordinates bent by a random polynomial: the map and its numbers, and the coefficients by row and exponents."""
+    rng, m = np.random.default_rng(seed), len(mu)
+    conjugate = [int(np.argmin(np.abs(np.conj(mu[k]) - mu))) for k in range(m)] + [*range(m, n)]
+    factors = [each for d in range(2, order + 1) for each in itertools.combinations_with_replacement(range(n), d)]
+    powers = [tuple(each.count(i) for i in range(n)) for each in factors]
+    swapped = [powers.index(tuple(a[i] for i in conjugate)) for a in powers]
+    normal, bend = np.zeros((2, n, len(powers)), complex)
+    for k, (j, a) in itertools.product(range(n), enumerate(powers)):
+        c = (rng.standard_normal() + 1j * rng.standard_normal()) * 0.3 ** (sum(a) - 1)
+        resonant = k < m and not any(a[m:]) and abs(np.prod(mu ** np.array(a[:m])) - mu[k]) < 1e-9
+        (normal if resonant else bend)[k, j] = c
+    normal, bend = ((each + np.conj(each[conjugate][:, swapped])) / 2 for each in (normal, bend))
+    q = rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n)) * (np.array(conjugate) != np.arange(n))
+    q = np.stack([q[:, k] if conjugate[k] >= k else np.conj(q[:, conjugate[k]]) for k in range(n)], axis=1)
+    largest = q[np.argmax(np.abs(q), axis=0), np.arange(n)]
+    q = q * np.conj(largest / np.abs(largest)) / np.linalg.norm(q, axis=0)
+    numbers = {"normal": normal, "bend": bend, "q": q, "inverse": np.linalg.inv(q)}
+    numbers["mu"] = np.append(mu, rng.uniform(-0.7, 0.7, n - m))
+    of = {(k, a[:m]): normal[k, j] for k in range(m) for j, a in enumerate(powers) if normal[k, j]}
+    # Each monomial is one of a degree less times a coordinate.
+    levels = [[each for each in factors if len(each) == d] for d in range(1, order + 1)]
+    levels[0] = [(i,) for i in range(n)]
+    steps = [
+        [np.array(each).T for each in zip(*[(low.index(f[:-1]), f[-1]) for f in high], strict=True)]
+        for low, high in itertools.pairwise(levels)
+    ]
+
+    def monomials(u):
+        found = [u]
+        for lower, last in steps:
+            found.append(found[-1][lower] * u[last])
+        return jnp.concatenate(found[1:])
+
+    def fn(x, p):
+        normal, bend, q, inverse, mu = (jax.lax.complex(*p[name]) for name in ("normal", "bend", "q", "inverse", "mu"))
+        y = inverse @ jax.lax.complex(x, 0 * x)
+        # Degree by degree, as of an inverse of a power series.
+        u = jax.lax.fori_loop(0, order, lambda _, u: y - bend @ monomials(u), y)
+        u = mu * u + normal @ monomials(u)
+        return (q @ (u + bend @ monomials(u))).real
+
+    return fn, {name: np.stack([value.real, value.imag]) for name, value in numbers.items()}, of
+
+
+TURNS = np.exp(1j * np.array([0.9, -0.9, 2.1, -2.1]))
+# Multipliers, the number of coordinates, the degree, and rows whose resonant monomials are all of interest, or names.
+ENTANGLED = {
+    "generalized-flip": ([-1], 1, 5, {"e": (0, (5,))}),
+    "chenciner": (TURNS[:2], 2, 5, {"d1": (0, (2, 1)), "d2": (0, (3, 2))}),
+    "resonance-1:3": (np.exp([2j * np.pi / 3, -2j * np.pi / 3]), 3, 3, {"b": (0, (0, 2)), "c": (0, (2, 1))}),
+    "resonance-1:4": ([1j, -1j], 2, 3, {"c": (0, (2, 1)), "d": (0, (0, 3))}),
+    "fold-flip": ([1, -1], 3, 3, ("fold", "flip")),
+    "fold-neimark-sacker": ([*TURNS[:2], 1], 3, 3, ("NS", "", "fold")),
+    "flip-neimark-sacker": ([*TURNS[:2], -1], 3, 3, ("NS", "", "flip")),
+    "double-neimark-sacker": (TURNS, 4, 3, ("first", "", "second", "")),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if case[2] == 5 else pytest.mark.medium)
+        for kind, case in ENTANGLED.items()
+    ],
+)
+def test_points_of_codimension_two_in_bent_coordinates(kind):
+    """By construction, in coordinates in which the center manifold bends and every monomial of the map is there."""
+    mu, n, order, names = ENTANGLED[kind]
+    mu = np.array(mu, complex)
+    fn, numbers, of = entangled(mu, n, order, 0)
+    found = form_at(fn, np.zeros(n), numbers, kind)
+    if isinstance(names, tuple):
+        names = {f"{names[k]} {alpha}": (k, alpha) for k, alpha in of if names[k]}
+        assert names.keys() == found.coefficients.keys()
+    for name, (k, alpha) in names.items():
+        factor = np.conj(mu[k]) if mu[k].imag and kind not in ("resonance-1:3", "resonance-1:4") else 1
+        # Rounding, of a condition number of some ten.
+        assert_allclose(found.coefficients[name], factor * of[k, alpha], rtol=0, atol=1e-13, err_msg=name)
 
 
 @pytest.mark.medium

@@ -162,6 +162,16 @@ def test_a_multiplier_on_the_circle_has_no_manifold():
     assert_allclose(found.multiplier, 0.5, rtol=1e-14)
 
 
+@pytest.mark.medium
+def test_a_stable_multiplier_next_to_the_circle_has_a_manifold():
+    """Off the circle is what makes an orbit stable: by 1e-9 it is, by less than 4e-10 not."""
+    system = mapping(lambda x, p: jnp.stack([p * x[0], x[1] / 2 + 0.1 * x[0] ** 2, 0 * x[2]]), 3)
+    for off, dimensions in ((1e-9, 2), (3e-10, 1), (-1e-9, 1)):
+        orbit = fixed_point(system, (0.0, 0.0, 0.0), jnp.array(-1 + off))
+        stable = orbit.manifold("stable", length=0.5, spacing=0.1)
+        assert bool(orbit.stable) == (dimensions == 2) and np.ndim(stable.multiplier) == 2 * (dimensions == 2)
+
+
 def test_bad_input():
     orbit = henon()
     for given, text in (
