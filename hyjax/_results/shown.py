@@ -26,13 +26,18 @@ Owner = TypeVar("Owner")
 
 class Shown(eqx.Module):
     """A result that shows its tables, those of its method `_tables`, which describes concrete arrays: by default its
-    fields.
+    fields, of parameters with their units and meanings.
 
     A traced result, or a PyTree of the same structure with other leaves, shows its structure.
     """
 
     def _tables(self) -> tuple[Table, ...]:
-        return (Table(type(self).__name__, [(name, _in_short(value)) for name, value in vars(self).items()]),)
+        rows, about = [(name, _in_short(value)) for name, value in vars(self).items()], type(self).__dataclass_fields__
+        if not any("unit" in field.metadata for field in about.values()):
+            return (Table(type(self).__name__, rows),)
+        with_units = lambda name: tuple(about[name].metadata.get(key, "") for key in ("unit", "meaning"))
+        heads = ("parameter", "value", "unit", "meaning")
+        return (Table(type(self).__name__, [row + with_units(row[0]) for row in rows], heads),)
 
     def __str__(self) -> str:
         return "\n".join(table.text() for table in self._tables()) if _is_concrete(self) else eqx.tree_pformat(self)
@@ -61,8 +66,11 @@ def _in_short(value: PyTree) -> str:
         return re.sub(r"\[ ", "[", re.sub(r"\s+", " ", text).replace(" ,", ",").replace(" ]", "]")) + shape
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_in_short, value))})"
-    simple = value is None or isinstance(value, numbers.Number | np.generic | str | Code)
-    return str(value) if simple else getattr(value, "__name__", type(value).__name__)
+    if value is None or isinstance(value, numbers.Number | np.generic | str | Code):
+        return str(value)
+    if isinstance(value, eqx.Module) and not isinstance(value, Shown):
+        return f"{type(value).__name__}({', '.join(f'{name}={_in_short(each)}' for name, each in vars(value).items())})"
+    return getattr(value, "__name__", type(value).__name__)
 
 
 def _is_concrete(result: eqx.Module) -> bool:

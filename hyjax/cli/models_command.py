@@ -57,33 +57,12 @@ def _robot(path: str, as_json: bool) -> None:
 
     with as_misuse():
         robot = from_mujoco(path)
-    masses = [(body, on, float(mass)) for (body, on), mass in zip(robot.bodies, robot.params.mass, strict=True)]
-    links = [
-        {
-            "coordinate": name,
-            "joint": "hinge (rad)" if robot.turns[k] else "slide (m)",
-            "on": (*robot.coordinates, "world")[robot.before[k]],
-            "bodies": {body: mass for body, on, mass in masses if on == k},
-            "geoms": [geom for geom, on in robot.geoms if on == k],
-            "sites": [site for site, on in robot.sites if on == k],
-            "actuators": [each for each, gear in zip(robot.actuators, robot.params.gear, strict=True) if gear[k]],
-        }
-        for k, name in enumerate(robot.coordinates)
-    ]
-    planes = [plane for plane, on in robot.geoms if on < 0]
     if as_json:
+        planes = [plane for plane, on in robot.geoms if on < 0]
         gravity = [float(each) for each in robot.params.gravity]
-        print(json.dumps({"links": links, "planes": planes, "gravity": gravity}))
+        print(json.dumps({"links": robot.links, "planes": planes, "gravity": gravity}))
         return
-    with_masses = lambda link: link | {"bodies": [f"{name} {mass:.6g}" for name, mass in link["bodies"].items()]}
-    text = lambda value: value if isinstance(value, str) else ", ".join(value)
-    rows = [[text(value) for value in with_masses(link).values()] for link in links]
-    notes = [
-        f"mass that moves: {sum(mass for *_, mass in masses):.6g}",
-        f"geoms and sites may touch {', '.join(planes) or 'a plane, which the file lacks'}: give them as --contact",
-    ]
-    columns = "coordinate", "joint", "on", "bodies, with masses", "geoms", "sites", "actuators"
-    print(Table("", rows, columns, notes=notes).text())
+    print(robot)
 
 
 def _record(model: ModuleType) -> dict:

@@ -13,12 +13,12 @@ $(\sin\theta, \cos\theta)$; an impact into sticking removes the whole velocity.
 Source: Kong, Payne, Zhu, Johnson (2024), Sec. IV, eqs. 41-58, for plastic impacts.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from ..contact import Contact, contact_system, Mechanism
 from ._parameter import parameter, refuse_unless, require, require_slope
@@ -28,7 +28,7 @@ title = "Ball on a slope"
 source = "Kong, Payne, Zhu, Johnson, Proc. IEEE (2024), Sec. IV"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Ball, slope and contact."""
 
     slope: Float[Array, ""] = parameter(0.3, "rad", "slope theta, falling to the right")

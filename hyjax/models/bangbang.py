@@ -16,11 +16,11 @@ hybrid systems, with its values; Swift, Wiesenfeld (1984), *Suppression of perio
 Lett. 52, 705-708, for the symmetry.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require
 from ._sketch import box, spring
@@ -29,7 +29,7 @@ title = "Duffing oscillator, bang-bang"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Oscillator of mass 1, and its force."""
 
     amplitude: Float[Array, ""] = parameter(26.0, "1", "magnitude A of the force")

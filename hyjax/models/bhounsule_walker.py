@@ -30,11 +30,11 @@ compass-like biped robot*, IJRR 17, for the mechanics.
 
 import functools as ft
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import compass_gait, powered_compass_gait
 from ._parameter import parameter, require
@@ -45,7 +45,7 @@ title = "Bhounsule's powered walker"
 source = "Bhounsule; Goswami, Thuilot, Espiau, IJRR 17 (1998)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Push-off and torque, masses and lengths; the defaults are a gait of speed 1 with steps of half a leg's length."""
 
     push_off: Float[Array, ""] = parameter(0.31399306, "N s or 1", "impulse P along the trailing leg")

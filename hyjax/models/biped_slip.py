@@ -19,11 +19,11 @@ Source: Gan, Yesilevskiy, Zaytsev, Remy (2018), *All common bipedal gaits emerge
 Interface 15, 20180455.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from ._parameter import parameter, require
 from ._sketch import disc, ground as ground
@@ -33,7 +33,7 @@ title = "Biped on springy legs"
 source = "Gan, Yesilevskiy, Zaytsev, Remy, J. R. Soc. Interface 15 (2018)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Two legs of one stiffness."""
 
     stiffness: Float[Array, ""] = parameter(20.0, "m g/l", "stiffness k of a leg", (10.0, 60.0))

@@ -20,11 +20,11 @@ Source: Tse (1994), *Flip bifurcation and chaos in three-state boost switching r
 16-23.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import every, HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require
 
@@ -32,7 +32,7 @@ title = "Boost converter"
 source = "Tse, IEEE Trans. CAS-I 41 (1994)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Circuit and control. Time is in ms, so that mH and mF go with V, A and ohm."""
 
     input_voltage: Float[Array, ""] = parameter(16.0, "V", "input voltage E")

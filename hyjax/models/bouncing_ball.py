@@ -9,11 +9,11 @@ orbit; for $e = 1$ every bounce is periodic, and none is isolated. The domain of
 Source: Kong, Payne, Zhu, Johnson (2024), Sec. III; the closed forms are elementary.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require
 from ._sketch import ground as ground
@@ -22,7 +22,7 @@ title = "Bouncing ball"
 source = "elementary mechanics; Kong, Payne, Zhu, Johnson, Proc. IEEE (2024), Sec. III"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Floor and gravity."""
 
     restitution: Float[Array, ""] = parameter(0.8, "1", "coefficient of restitution e")

@@ -24,11 +24,11 @@ Power Electron. 7, 25-36; Fossas, Olivar (1996), *Study of chaos in the buck con
 13-25.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from ._parameter import parameter, refuse_unless, require
 
@@ -36,7 +36,7 @@ title = "Buck converter"
 source = "Hamill, Deane, Jefferies, IEEE Trans. Power Electron. 7 (1992); Fossas, Olivar, IEEE Trans. CAS-I 43 (1996)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Circuit and control. Time is in ms, so that mH and mF go with V, A and ohm."""
 
     input_voltage: Float[Array, ""] = parameter(24.0, "V", "input voltage E")

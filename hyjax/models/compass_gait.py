@@ -22,12 +22,12 @@ Source: Goswami, Espiau, Keramane (1996), *Limit cycles and their stability in a
 Goswami, Thuilot, Espiau (1998), *A study of the passive gait of a compass-like biped robot*, IJRR 17.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require
 from ._sketch import ground as ground
@@ -36,7 +36,7 @@ title = "Compass gait"
 source = "Goswami, Espiau, Keramane, ICRA (1996); Goswami, Thuilot, Espiau, IJRR 17 (1998)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Masses, lengths, ground."""
 
     slope: Float[Array, ""] = parameter(

@@ -14,12 +14,12 @@ Source: Shaw, Holmes (1983), *A periodically forced piecewise linear oscillator*
 is linear and whose wall is at rest; Kong, Payne, Zhu, Johnson (2024), eq. 9, for the terms in time.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import Mode, unchanged
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require
@@ -29,7 +29,7 @@ title = "Duffing impact oscillator"
 source = "Shaw, Holmes, J. Sound Vib. 90 (1983)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Oscillator, drive and wall; lengths in a unit of choice, time in that of the linear oscillator."""
 
     damping: Float[Array, ""] = parameter(0.05, "1", "damping ratio zeta")

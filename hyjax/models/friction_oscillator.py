@@ -16,11 +16,11 @@ in which a block stops; Galvanetto, Bishop (1999), *Dynamics of a simple damped 
 vibrations*, Meccanica 34, 337-347, for the belt.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require
 from ._sketch import box, spring
@@ -29,7 +29,7 @@ title = "Friction oscillator"
 source = "den Hartog, Phil. Mag. 9 (1930); Galvanetto, Bishop, Meccanica 34 (1999)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Block, spring, belt and friction."""
 
     mass: Float[Array, ""] = parameter(1.0, "kg", "mass m of the block")

@@ -17,12 +17,12 @@ Source: Geyer, Seyfarth, Blickhan (2006), *Compliant leg behaviour explains basi
 B 273, 2861-2867.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from ._parameter import parameter, refuse_unless, require
 from ._sketch import disc, ground as ground, spring
@@ -31,7 +31,7 @@ title = "Walking on springy legs"
 source = "Geyer, Seyfarth, Blickhan, Proc. R. Soc. B 273 (2006)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Two legs of one stiffness, and the angle at which they land."""
 
     stiffness: Float[Array, ""] = parameter(17.838939857288484, "m g/l", "stiffness k of a leg", (10.0, 60.0))

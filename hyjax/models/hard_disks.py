@@ -21,12 +21,12 @@ collisions; Dellago, Posch, Hoover (1996), *Lyapunov instability in a system of 
 steady states*, Phys. Rev. E 53, 1485-1501, for the exponents.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require
@@ -36,7 +36,7 @@ title = "Hard disks in a box"
 source = "Alder, Wainwright, J. Chem. Phys. 31 (1959); Dellago, Posch, Hoover, Phys. Rev. E 53 (1996)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Lengths in units of the box."""
 
     radius: Float[Array, ""] = parameter(0.09, "box", "radius r of the disks")

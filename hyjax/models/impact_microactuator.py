@@ -26,12 +26,12 @@ toolbox for hybrid systems, with its values; Zhao, Dankowicz, Reddy, Nayfeh (200
 impact microactuators*, J. Micromech. Microeng. 14, 775-784, for the device.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from ._parameter import parameter, refuse_unless, require
 from ._sketch import box, spring
@@ -40,7 +40,7 @@ title = "Impact microactuator"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Voltage, damper, friction and stop; lengths in the gap of the capacitor, time in that of the linear oscillator."""
 
     voltage: Float[Array, ""] = parameter(0.59, "1", "amplitude V of the voltage")

@@ -19,11 +19,11 @@ Source: Mirollo, Strogatz (1990), *Synchronization of pulse-coupled biological o
 excitation synchronizes neural firing*, J. Comput. Neurosci. 1, 313-321, for both signs.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require
 
@@ -31,7 +31,7 @@ title = "Integrate-and-fire pair"
 source = "Mirollo, Strogatz, SIAM J. Appl. Math. 50 (1990)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Two equal neurons; voltages in units of the threshold."""
 
     drive: Float[Array, ""] = parameter(1.2, "1/tau", "drive I; above the leak, or the threshold is not reached")

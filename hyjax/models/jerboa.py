@@ -15,10 +15,10 @@ Bioeng. Biotechnol. 10, 804826, and the record 20110531-1802-j30 of its data.
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._results.shown import Shown
 from ._parameter import parameter, require
 from .biped_slip import (
     conserved as conserved,
@@ -38,7 +38,7 @@ title = "Jerboa"
 source = "Ding, Moore, Gan, Front. Bioeng. Biotechnol. 10 (2022)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Two legs of one stiffness, and the angles of their hips."""
 
     stiffness: Float[Array, ""] = parameter(45.0, "m g/l", "stiffness k of a leg", (30.0, 70.0))

@@ -47,12 +47,12 @@ $q = (0.1877, -0.2884, -0.2884)$, $\dot q = (-1.1014, -0.0399, -0.0399)$, whence
 equations above is at $(0.1882, -0.2890, -0.2890)$, $(-1.1096, -0.0571, -0.0571)$.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from ._parameter import parameter, require, require_slope
 from ._sketch import ground as ground
@@ -62,7 +62,7 @@ title = "Kneed walker"
 source = "McGeer, ICRA (1990); Hsu Chen, M.Eng. thesis, MIT (2007)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Ground, masses, lengths: Hsu Chen's walker."""
 
     slope: Float[Array, ""] = parameter(0.0504, "rad", "slope gamma of the ground, downhill positive", (0.03, 0.07))

@@ -24,12 +24,12 @@ hybrid systems; Nordmark (1991), *Non-periodic motion caused by grazing incidenc
 279-297, for grazing.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import Mode
 from ._clock import impacts_in_a_period
 from ._parameter import parameter, require
@@ -39,7 +39,7 @@ title = "Linear impact oscillator"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Oscillator of mass 1, its drive and its wall."""
 
     amplitude: Float[Array, ""] = parameter(1.0, "1", "amplitude A of the drive")

@@ -34,12 +34,12 @@ interpreted as damping in vibroimpact*, J. Appl. Mech. 42, 440-445, for the forc
 
 import math
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from ._parameter import parameter, refuse_unless, require
@@ -51,7 +51,7 @@ source = "Dallas, Machairas, Papadopoulos, J. Comput. Nonlinear Dyn. 12 (2017)"
 FULL = 4 * math.pi**2
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Ground, masses and weight, without dimension; the defaults are the source's nominal set."""
 
     damping: Float[Array, ""] = parameter(1951.0, "1", "damping b of the ground")

@@ -19,11 +19,11 @@ Source: Herrmann, Seitz (1982), *How does the ball-chain work?*, Am. J. Phys. 50
 (2004), *Rocking Newton's cradle*, Am. J. Phys. 72, 1508-1516.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require
@@ -33,7 +33,7 @@ title = "Newton's cradle"
 source = "Herrmann, Seitz, Am. J. Phys. 50 (1982); Hutzler, Delaney, Weaire, MacLeod, Am. J. Phys. 72 (2004)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Strings, gaps and balls."""
 
     length: Float[Array, ""] = parameter(0.15, "m", "length l of the strings")

@@ -19,11 +19,11 @@ Source: Buehler, Koditschek, Kindlmann (1994), *Planning and control of robotic 
 Res. 13, 101-118, the mirror law for one degree of freedom.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require
 from ._sketch import disc
@@ -32,7 +32,7 @@ title = "Paddle juggler"
 source = "Buehler, Koditschek, Kindlmann, Int. J. Robot. Res. 13 (1994)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Ball, desired apex, and the paddle's gain."""
 
     restitution: Float[Array, ""] = parameter(0.7, "1", "coefficient of restitution e")

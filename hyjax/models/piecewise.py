@@ -22,11 +22,11 @@ Source: Dankowicz, Schilder (2013), *Recipes for Continuation*, SIAM, Ch. 9, the
 hybrid systems.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from ._parameter import parameter, require
 
@@ -34,7 +34,7 @@ title = "Piecewise-smooth plane"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """The field in the right half-plane; the left one has no parameter. The unit of length is the left circle's radius."""
 
     alpha: Float[Array, ""] = parameter(1.0, "1", "rate of attraction alpha on the right")

@@ -53,6 +53,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.fast import sin, sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar, State, Time
 from . import compass_gait
@@ -72,7 +73,7 @@ class ConstantTorque(eqx.Module):
         return self.torque
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Ground, masses, lengths, spring and damper, push-off, controller; the defaults are a stable gait on level ground."""
 
     slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive", (-0.02, 0.05))

@@ -22,12 +22,12 @@ A walker has fallen, and left the domain, when its hip is on the ground: $\cos\t
 Source: Kuo (2002), *Energetics of actively powered locomotion using the simplest walking model*, J. Biomech. Eng. 124, 113-120.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin, sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from . import simplest_walker
 from ._parameter import parameter, require, require_sequence, require_slope
@@ -37,7 +37,7 @@ title = "Powered walker"
 source = "Kuo, J. Biomech. Eng. 124 (2002)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Ground, spring and push-off; the defaults are a gait on level ground with the step length and frequency of a person."""
 
     slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive", (-0.02, 0.05))

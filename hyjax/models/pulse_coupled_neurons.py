@@ -24,13 +24,13 @@ Source: Mirollo, Strogatz (1990), *Synchronization of pulse-coupled biological o
 for model and absorption.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient, while_loop
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless, require
@@ -39,7 +39,7 @@ title = "Pulse-coupled neurons"
 source = "Mirollo, Strogatz, SIAM J. Appl. Math. 50 (1990)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Equal neurons; voltages in units of the threshold."""
 
     drive: Float[Array, ""] = parameter(1.2, "1/tau", "drive I; above the leak, or the threshold is not reached")

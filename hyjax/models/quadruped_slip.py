@@ -19,13 +19,13 @@ Source: Gan, Yesilevskiy, Zaytsev, Remy (2018), *All common bipedal gaits emerge
 Interface 15, 20180455, for the model with two legs; Alqaham, Cheng, Gan (2022), arXiv:2209.05713, for that with four.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from ._parameter import parameter, require
 from ._sketch import ground as ground
@@ -38,7 +38,7 @@ source = "Gan, Yesilevskiy, Zaytsev, Remy, J. R. Soc. Interface 15 (2018), with 
 PLACES = np.array([-0.5, 0.5, -0.5, 0.5])
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Four legs of one stiffness, and the trunk."""
 
     stiffness: Float[Array, ""] = parameter(10.0, "m g/l", "stiffness k of a leg", (5.0, 40.0))

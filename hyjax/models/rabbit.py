@@ -48,6 +48,7 @@ from jaxtyping import Array, Float
 from .._numerics.elimination import solve
 from .._numerics.fast import sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ..contact import Contact, Mechanism, relabelling
 from ..control import bezier, virtual_constraints
@@ -59,7 +60,7 @@ source = "Chevallereau et al., IEEE Control Systems 23(5) (2003); Westervelt, Gr
 joints = ("hip1", "knee1", "hip2", "knee2")
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Masses and lengths of the robot, gains, coefficients of the curves; the defaults walk at 0.75 m/s."""
 
     torso_mass: Float[Array, ""] = parameter(12.0, "kg", "mass of the torso")

@@ -20,11 +20,11 @@ Johansson, Vasca (2001), *Self-oscillations and sliding in relay feedback system
 Bifurcation Chaos 11, 1121-1140.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.filippov import filippov
 from ._parameter import parameter, require
 
@@ -32,7 +32,7 @@ title = "Relay feedback"
 source = "Johansson, Rantzer, Åström, Automatica 35 (1999); di Bernardo, Johansson, Vasca, Int. J. Bifurcation Chaos 11 (2001)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """The plant."""
 
     gain: Float[Array, ""] = parameter(1.0, "1", "gain k")

@@ -30,11 +30,11 @@ ordinary differential equation systems on GPUs and CPUs*, Commun. Nonlinear Sci.
 benchmark.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require
@@ -44,7 +44,7 @@ title = "Pressure relief valve"
 source = "Licskó, Champneys, Hős, IAENG Int. J. Appl. Math. 39 (2009)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Valve, vessel and pump, dimensionless: time in that of the undamped disc on its spring, pressure in that of the
     atmosphere."""
 

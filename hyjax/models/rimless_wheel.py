@@ -16,12 +16,12 @@ Source: Coleman (2009), *Numerical accuracy case studies of two systems with int
 Bhounsule (2014), eqs. 17-21, where the slope is called both $\alpha$ and $\gamma$.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, refuse_unless
 
@@ -29,7 +29,7 @@ title = "Rimless wheel"
 source = "Coleman, DCDIS-B 16 (2009); Bhounsule, DCDIS-B 21 (2014)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Geometry, inertia, ground."""
 
     spokes: Float[Array, ""] = parameter(6.0, "1", "number of spokes n", (4, 12, 1))

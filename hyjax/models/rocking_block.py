@@ -22,11 +22,11 @@ Source: Housner (1963), *The behavior of inverted pendulum structures during ear
 import functools as ft
 import math
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.section import Section
 from ..contact import Contact, contact_system, Mechanism, start as begin
 from ._parameter import parameter, require
@@ -35,7 +35,7 @@ title = "Rocking block"
 source = "Housner, Bull. Seismol. Soc. Am. 53 (1963)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Block, base and impact."""
 
     half_width: Float[Array, ""] = parameter(0.1, "m", "half the width, b")

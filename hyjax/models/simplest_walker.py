@@ -17,12 +17,12 @@ Source: Garcia, Chatterjee, Ruina, Coleman (1998), *The simplest walking model*,
 Bhounsule (2014), eq. 22.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ._parameter import parameter, require_slope
 
@@ -30,7 +30,7 @@ title = "Simplest walker"
 source = "Garcia, Chatterjee, Ruina, Coleman, J. Biomech. Eng. 120 (1998); Bhounsule, DCDIS-B 21 (2014)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """The only parameter of the model."""
 
     slope: Float[Array, ""] = parameter(0.009, "rad", "slope of the ground, downhill positive", (0.001, 0.02))

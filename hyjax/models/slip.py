@@ -15,12 +15,12 @@ Source: Blickhan (1989), *The spring-mass model for running and hopping*, J. Bio
 Günther, Blickhan (2002), *A movement criterion for running*, J. Biomech. 35, 649-655, for the apex map.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from ._parameter import parameter, refuse_unless, require
 from ._sketch import ground as ground, spring
@@ -29,7 +29,7 @@ title = "Running on a springy leg (SLIP)"
 source = "Blickhan, J. Biomech. 22 (1989); Seyfarth, Geyer, Günther, Blickhan, J. Biomech. 35 (2002)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Leg and energy."""
 
     # With the others at their defaults, the stable gait meets an unstable one in a fold at a stiffness of 31.4, an angle of 1.191

@@ -21,12 +21,12 @@ Source: Seyfarth, Geyer, Herr (2003), *Swing-leg retraction: a simple control mo
 2547-2555.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import cos, sin
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from . import slip
 from ._parameter import parameter, refuse_unless, require
 from .slip import (
@@ -43,7 +43,7 @@ title = "Running with swing-leg retraction"
 source = "Seyfarth, Geyer, Herr, J. Exp. Biol. 206 (2003)"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Leg and energy."""
 
     stiffness: Float[Array, ""] = parameter(25.4841997961264, "m g/l", "stiffness k of the leg")

@@ -17,11 +17,11 @@ Source: Kuo (2002), *Energetics of actively powered locomotion using the simples
 for the walker with one stiffness.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import powered_walker
 from ._parameter import parameter, require, require_sequence, require_slope
@@ -31,7 +31,7 @@ title = "Two-spring walker"
 source = "Kuo, J. Biomech. Eng. 124 (2002), with a second spring"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Ground, two springs and push-off."""
 
     slope: Float[Array, ""] = parameter(0.0, "rad", "slope of the ground, downhill positive", (-0.02, 0.05))

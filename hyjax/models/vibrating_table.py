@@ -19,12 +19,12 @@ Guckenheimer, Holmes (1983), *Nonlinear oscillations, dynamical systems, and bif
 neglect the table's displacement against the ball's; this model includes it.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
+from .._results.shown import Shown
 from .._system.system import Mode, unchanged
 from ._clock import clock, impacts_in_a_period
 from ._parameter import parameter, require
@@ -34,7 +34,7 @@ title = "Vibrating table"
 source = "Holmes, J. Sound Vib. 84 (1982); Guckenheimer, Holmes (1983), Sec. 2.4"
 
 
-class Params(eqx.Module):
+class Params(Shown):
     """Table and ball."""
 
     amplitude: Float[Array, ""] = parameter(0.05, "m", "amplitude A of the table")

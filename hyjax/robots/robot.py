@@ -32,6 +32,8 @@ from jaxtyping import Array, Float
 
 from .._numerics.fast import sincos
 from .._results.registry import animate, draw
+from .._results.shown import Shown
+from .._results.table import Table
 from .._system.types import Scalar, Time
 from ..contact.contact import Contact
 from ..contact.mechanism import Mechanism, Motion, Positions, Velocities
@@ -57,7 +59,7 @@ Directions = tuple[tuple[float, float, float], tuple[float, float, float]]
 Moved = tuple[LinkVectors, LinkVectors, Bodies, Float[Array, "bodies 3 3"], Columns, Columns, Rotations, LinkVectors]
 
 
-class RobotParams(eqx.Module):
+class RobotParams(Shown):
     r"""The numbers of a robot: leaves for sweeps and gradients. Lengths in m, masses in kg, angles in rad, as in the file.
 
     What is one number for each link or body is a leaf of its own, so `where=lambda p: p.mass[1]` selects the mass of a body;
@@ -110,7 +112,7 @@ class RobotParams(eqx.Module):
     stop: Each
 
 
-class Robot(eqx.Module):
+class Robot(Shown):
     r"""A tree of rigid bodies. $M(q)\,\dot v + c(q, v) = Q$ with $Q = -d\,v - k\,(q - q_0) + G^\top u$.
 
     $c$ are the forces of inertia and gravity, $d$ and $k$ dampers and springs of the joints, $G$ the gear of the actuators.
@@ -131,7 +133,7 @@ class Robot(eqx.Module):
     **Methods:** `mechanism` is the `hj.contact.Mechanism` of the robot; its parameters are a `RobotParams`. `contacts` are those
     of the geoms that `from_mujoco` was told, by name, for `contact_system(robot.mechanism, robot.contacts, robot.coordinates)`.
     `position(q, site)`, `jacobian(q, site)`, `energy(q, v)`, `outline(q)`: at the robot's own parameters, or at those given as
-    `params`. `plot(q)` draws poses, `animate(result)` a trajectory or an orbit.
+    `params`. `plot(q)` draws poses, `animate(result)` a trajectory or an orbit. `links`, and `print`: what was read.
 
     Units are the file's. `ValueError` for a site that the robot does not have. Where the mass matrix is not positive definite
     accelerations are NaN.
@@ -164,6 +166,37 @@ class Robot(eqx.Module):
     geoms: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
     lines: tuple[Line, ...] = eqx.field(static=True, default=())
     view: Directions = eqx.field(static=True, default=((0.0, 0.0, 1.0), (1.0, 0.0, 0.0)))
+
+    def _tables(self) -> tuple[Table, ...]:
+        text = lambda value: value if isinstance(value, str) else ", ".join(value)
+        named = lambda link: link | {"bodies": [f"{name} {mass:.6g}" for name, mass in link["bodies"].items()]}
+        rows = [[text(value) for value in named(link).values()] for link in self.links]
+        notes = [f"mass that moves: {sum(map(float, self.params.mass)):.6g}"]
+        if contacts := self.contacts:
+            notes.append(f"contacts: {', '.join(contacts)}")
+        else:
+            planes = ", ".join(plane for plane, on in self.geoms if on < 0) or "a plane, which the file lacks"
+            notes.append(f"geoms and sites may touch {planes}: give them as contacts")
+        heads = "coordinate", "joint", "on", "bodies, with masses", "geoms", "sites", "actuators"
+        return (Table("Robot", rows, heads, notes=notes),)
+
+    @property
+    def links(self) -> list[dict]:
+        """What was read of each link: the `coordinate`, the `joint`, the coordinate of the link `on` which it hangs, its `bodies`
+        with their masses, and the names of its `geoms`, `sites` and `actuators`."""
+        masses = [(body, on, float(mass)) for (body, on), mass in zip(self.bodies, self.params.mass, strict=True)]
+        return [
+            {
+                "coordinate": name,
+                "joint": "hinge (rad)" if self.turns[k] else "slide (m)",
+                "on": (*self.coordinates, "world")[self.before[k]],
+                "bodies": {body: mass for body, on, mass in masses if on == k},
+                "geoms": [geom for geom, on in self.geoms if on == k],
+                "sites": [site for site, on in self.sites if on == k],
+                "actuators": [each for each, gear in zip(self.actuators, self.params.gear, strict=True) if gear[k]],
+            }
+            for k, name in enumerate(self.coordinates)
+        ]
 
     @property
     def mechanism(self) -> Mechanism:

@@ -129,14 +129,22 @@ def test_models_of_a_robot(command, tmp_path):
     (tmp_path / "arm.xml").write_text(ARM)
     ran = command("models", str(tmp_path / "arm.xml"))
     assert ran.returncode == 0
-    head, *rows, total, touching = (re.split(r"  +", line.strip()) for line in ran.stdout.splitlines())
-    assert head == ["coordinate", "joint", "on", "bodies, with masses", "geoms", "sites", "actuators"]
+    caption, head, *rows, total, touching = (re.split(r"  +", line.strip()) for line in ran.stdout.splitlines())
+    assert caption == ["Robot"] and head == [
+        "coordinate",
+        "joint",
+        "on",
+        "bodies, with masses",
+        "geoms",
+        "sites",
+        "actuators",
+    ]
     assert rows == [
         ["shoulder", "hinge (rad)", "world", "upper 2.1"],
         ["reach", "slide (m)", "shoulder", "lower 1", "tip", "hand", "push"],
     ]
     assert total == ["mass that moves: 3.1"]
-    assert touching == ["geoms and sites may touch floor: give them as --contact"]
+    assert touching == ["geoms and sites may touch floor: give them as contacts"]
     record = json.loads(command("models", str(tmp_path / "arm.xml"), "--json").stdout)
     assert record["links"][0]["bodies"] == {"upper": 2.1} and record["links"][1]["actuators"] == ["push"]
     assert (

@@ -13,7 +13,7 @@ from pages import cells
 
 import hyjax as hj
 from hyjax._testing import ActiveSetChange, OptimumBranch, side_by_side, Table
-from hyjax.models import rimless_wheel as wheel
+from hyjax.models import powered_compass_gait as powered, rimless_wheel as wheel, simplest_walker as walker
 
 
 def gait(slope=0.2, dtype=jnp.float64):
@@ -65,6 +65,22 @@ def test_a_stride_shows_its_values(orbit):
     seen = []
     jax.eval_shape(lambda x: seen.append(repr(wheel.step(x, orbit.params))), orbit.x)
     assert "f64[" in seen[0]
+
+
+def test_parameters_show_their_values():
+    """With units and meanings, also those of a controller among the parameters; where they are traced, their structure."""
+    text, page = repr(walker.Params(slope=0.0123)), cells(walker.Params(slope=0.0123)._repr_html_())
+    assert [re.split(r"  +", line.strip()) for line in text.splitlines()] == [["Params"], *page]
+    assert page == [
+        ["parameter", "value", "unit", "meaning"],
+        ["slope", "0.0123", "rad", "slope of the ground, downhill positive"],
+    ]
+    assert re.search(
+        r"controller +ConstantTorque\(torque=0\.5\)", repr(powered.Params(controller=powered.ConstantTorque(0.5)))
+    )
+    seen = []
+    jax.jit(lambda slope: seen.append(repr(walker.Params(slope))))(0.2)
+    assert seen == ["Params(slope=f64[])"]
 
 
 @pytest.mark.medium
