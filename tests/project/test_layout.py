@@ -19,7 +19,7 @@ LAYERS = (
 )  # fmt: skip
 BUILDS_ON = {
     "contact": {"_system", "_numerics"}, "robots": {"_system", "_numerics", "_results", "contact"},
-    "models": {"_system", "_numerics", "_orbit", "contact", "control"},
+    "models": {"_system", "_numerics", "_results", "_orbit", "contact", "control"},
 }  # fmt: skip
 ROOT = pathlib.Path(hyjax.__file__).parent
 
