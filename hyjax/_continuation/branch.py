@@ -56,7 +56,9 @@ class Points(Shown, Generic[Special]):
 
     def __getitem__(self, i):
         """One branch or locus of a batch."""
-        return lanes(self, self.accept, i, "one branch, not a batch of branches")
+        return lanes(
+            self, self.accept, i, "one branch, not a batch of branches; its points are the orbits branch.orbit(i)"
+        )
 
     @property
     def parameters(self) -> list[str]:

@@ -28,14 +28,24 @@ from .._results.working import warn, working
 from .._system.results import choose, RESULTS
 from .._system.section import Stroboscope
 from .._system.system import HybridSystem
-from .._system.types import Params, require_counts
+from .._system.types import Params, require_counts, require_function
 from .._system.where import Where
 from .alignment import match, MOST
 from .fitted import Fitted, fitted_of, misfit_words
 from .gauss_newton import Free
 from .least_squares import Division, FitProblem, RecordStart, solve, TINY
 from .links import FlowLinks, MapLinks, measured_of
-from .recording import BESIDE, code_of_record, Links, links_of, Matching, Recording, recording, ways_of
+from .recording import (
+    BESIDE,
+    code_of_record,
+    Links,
+    links_of,
+    Matching,
+    of_one_deviation,
+    Recording,
+    recording,
+    ways_of,
+)
 
 Data = Any
 
@@ -78,11 +88,12 @@ def fit(
 
     - `model`: a `HybridSystem`; a `ReturnMap`, of which every row is one pass, and every column the state after it; or a
       `PeriodicOrbit`, of one lap that starts at its `x`: the state there is unknown, and the orbit stays closed.
-    - `data`: a dictionary of columns, a pandas table, an `xarray.Dataset` of one dimension, or the path of a CSV file. `time`;
+    - `data`: a dictionary of columns, a pandas table, an `xarray.Dataset` of one dimension, a series or array that has a name and
+      an index or coordinate `time`, or the path of a CSV file. `time`;
       one column for each measured coordinate, or name in `observe`, NaN where it is not measured; at an event the state after
       the jump, and with the name `y_before` before it. `event`: empty, `None` or NaN for a sample; `"*"` or True for an event
       of any kind; of one kind the mode that it enters, `"flight->stance"`, a transition's number, or a guard of a family,
-      `"network[3]"`. An array of shape `(events,)` is the times of all events. A list of tables with the same columns is
+      `"network[3]"`. An array of shape `(events,)` is the times of all events, or passes. A list of tables of the same columns is
       several records, each with its own `x0` and, where `params` is a list, its own other parameters.
     - `params`: with the first guess of those that are fitted. `over`: the lens that selects these, numbers or arrays.
     - `x0`, `mode`, `t0`: state, mode and time at the start. Of a start that is not known, `x0` is a pair of a function
@@ -126,7 +137,7 @@ def fit(
     if not isinstance(shooting, SingleShooting | MultipleShooting):
         raise ValueError(f"fit: shooting={shooting!r} must be hj.SingleShooting() or hj.MultipleShooting().")
     divided = isinstance(shooting, MultipleShooting)
-    if not isinstance(model, HybridSystem) and mode is not None:
+    if isinstance(model, ReturnMap | PeriodicOrbit) and mode is not None:
         raise ValueError(f"fit: mode={mode!r} is that of a system; a map and an orbit know theirs.")
     if prior is not None and noise is None:
         raise ValueError("fit: prior= needs noise=, the deviation of the data, by which both are weighed.")
@@ -143,10 +154,13 @@ def fit(
     observe, events = observe or {}, isinstance(model, ReturnMap)
     if not (isinstance(observe, Mapping) and all(map(callable, observe.values()))):
         raise ValueError(f"fit: observe={observe} must hold a function (t, x, params) -> number for each name.")
+    for name, function in observe.items():
+        require_function(function, "t, x, params", f"fit: observe= of {name!r}")
     records = [
         recording(each, system, given[0], observe, noise, t0, events, dtype)
         for each in (data if many else [data])
     ]  # fmt: skip
+    records = of_one_deviation(records) if noise is None else records
     if len({each.names for each in records}) > 1:
         raise ValueError(f"fit: the records have different columns, {[each.names for each in records]}.")
     times = np.full(len(records), t0, dtype)

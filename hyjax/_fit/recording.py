@@ -1,5 +1,6 @@
 """Recorded data as arrays: a table of instants, in time, each an event or a sample between events."""
 
+import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -80,18 +81,17 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
 
     **Arguments:** `known`: names that have no unit in brackets, whatever they look like.
     """
-    if isinstance(data, str | Path):
-        data = _table_of(data)
+    data = _with_its_index(_table_of(data) if isinstance(data, str | Path) else data)
     if hasattr(data, "data_vars"):
         if len(data.sizes) != 1:
             raise ValueError(
                 f"fit: the dataset has the dimensions {tuple(data.sizes)}. Give one of one dimension, such as "
                 "data[['time', 'y']]."
             )
-        parts = {**data.coords, **data.data_vars}
-        return {k: v.values for k, v in parts.items()}, {k: v.attrs.get("units", "") for k, v in parts.items()}
+        # A scalar coordinate says where the others were selected.
+        data = {name: each for name, each in {**data.coords, **data.data_vars}.items() if each.ndim}
     if hasattr(data, "to_numpy") and hasattr(data, "columns"):
-        data = {str(name): data[name].to_numpy() for name in data.columns}
+        data = {str(name): data[name] for name in data.columns}
     if not isinstance(data, Mapping):
         times = data if isinstance(data, np.ma.MaskedArray) else library_of(*jax.tree.leaves(data)).asarray(data)
         if times.ndim != 1:
@@ -99,7 +99,7 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
                 f"fit: data of shape {times.shape} has no names. Give the times of events, shape (events,), or a table, such as "
                 "{'time': times, 'y': heights}."
             )
-        return {"time": times, "event": ANY}, {}
+        return {"time": times}, {}
     columns, units = {}, {}
     for name, column in data.items():
         # A heading such as `y (m)` or `y [m]`.
@@ -107,8 +107,26 @@ def read_columns(data: Any, known: set[str]) -> tuple[dict[str, Any], dict[str, 
         own, unit = (name, None) if headed is None or name in known else headed.groups()
         if own in columns:
             raise ValueError(f"fit: two columns have the name {own!r}.")
-        columns[own], units[own] = column, unit or ""
+        about = getattr(column, "attrs", {})
+        columns[own] = column.to_numpy() if hasattr(column, "to_numpy") else column
+        units[own] = unit or str(about.get("units", about.get("unit", "")))
     return columns, {name: unit for name, unit in units.items() if unit}
+
+
+def _with_its_index(data: Any) -> Any:
+    """A pandas or xarray object whose labels are times, such as a series of heights over an index with the name time, as a table
+    with the times in a column; others as they are. `ValueError` for a series over numbers that have another name, or none."""
+    if hasattr(data, "to_dataset") and (data.coords or data.name is not None):
+        return data.to_dataset(name=data.name or "values")
+    index = getattr(data, "index", None)
+    if getattr(index, "name", None) == "time":
+        return data.reset_index()
+    if hasattr(data, "to_frame") and getattr(getattr(index, "dtype", None), "kind", " ") in "fmM":
+        raise ValueError(
+            "fit: a series over an index of numbers. Name both, series.rename('y').rename_axis('time'); or give times of events, "
+            "series.to_numpy()."
+        )
+    return data
 
 
 def _table_of(path: str | Path) -> Any:
@@ -174,7 +192,8 @@ def recording(
     names = [name for name in columns if name not in ("time", "event")]
     if wrong := [name for name in names if name.removesuffix(BEFORE) not in known and name not in known]:
         raise ValueError(
-            f"fit: the column {wrong[0]!r} is neither a coordinate, one of {sorted(known)}, nor a name in observe=."
+            f"fit: the column {wrong[0]!r} is neither a coordinate, one of {sorted(known)}, nor a name in observe=. Leave it "
+            "out."
         )
     if missing := [name for name in observed if name not in names and f"{name}{BEFORE}" not in names]:
         raise ValueError(f"fit: observe= names {missing[0]!r}, of which the data has no column.")
@@ -200,6 +219,13 @@ def recording(
     # Of a batch whose sets have unlike numbers of events the times of the others are NaN.
     values = xp.where(xp.isfinite(table) | (np.arange(len(names)) == 0), table, 0)
     return Recording(names, labels, values, xp.where(measured, weights, 0))
+
+
+def of_one_deviation(records: Sequence[Recording]) -> list[Recording]:
+    """Records of which one deviation of all numbers is estimated, with weights of one size."""
+    xp = library_of(*(each.weights for each in records))
+    weight = xp.max(xp.stack([xp.max(each.weights) for each in records]))
+    return [dataclasses.replace(each, weights=xp.where(each.weights > 0, weight, 0)) for each in records]
 
 
 def _numbers(column: Any, name: str, dtype) -> Array | np.ndarray:

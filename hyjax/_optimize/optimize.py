@@ -205,7 +205,7 @@ def starting_points(
         points = jnp.asarray(starts, own.dtype)
         if points.ndim != 2 or points.shape[1] != own.size or not len(points):
             raise ValueError(
-                f"{caller}: starts of shape {points.shape} must be a number, or have the shape (starts, {own.size})."
+                f"{caller}: starts of shape {points.shape} must be a whole number, or have the shape (starts, {own.size})."
             )
         if not is_traced(points) and not np.all(np.isfinite(points)):
             wrong = int(np.argmin(np.all(np.isfinite(points), axis=1)))

@@ -130,7 +130,7 @@ def pairs_of(pairs: Bounds, count: int, caller: str, name: str) -> list:
     """A pair or `None` for each parameter; for one parameter the pair alone will do. `ValueError` for another number."""
     if pairs is None:
         return [None] * count
-    require_kind(pairs, Iterable, caller, name, "a pair (low, high), or a list of pairs")
+    require_kind(pairs, Iterable, caller, name, "a pair of numbers, or a list of pairs")
     given = list(pairs)
     number = lambda each: each is None or not (isinstance(each, tuple | list) or np.ndim(each))
     pair = len(given) == 2 and all(map(number, given))

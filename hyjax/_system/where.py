@@ -40,17 +40,21 @@ def selected_leaves(where: Where, params: Params, scalars: bool = False) -> tupl
         raise ValueError(f"where={where!r} must be a function of the parameters, such as lambda params: params.slope.")
     require_function(where, "params", "where")
     leaves, tree = jax.tree.flatten(params)
-    # Objects without arithmetic, in the place of the leaves.
+    # Objects without arithmetic and elements, in the place of the leaves.
     placeholders = [SimpleNamespace(index=i, name=name) for i, name in enumerate(leaf_names(params))]
-    selected = jax.tree.leaves(where(jax.tree.unflatten(tree, placeholders)))
+    wanted = f"where must pick {'scalar ' * scalars}leaves of the parameters, such as lambda params: params.slope, and nothing"
+    try:
+        selected = jax.tree.leaves(where(jax.tree.unflatten(tree, placeholders)))
+    except TypeError:
+        raise ValueError(f"{wanted} computed from them, nor an element of one.") from None
     if (
         not selected
         or not all(isinstance(each, SimpleNamespace) for each in selected)
         or (scalars and any(jnp.ndim(leaves[each.index]) for each in selected))
     ):
         raise ValueError(
-            f"where must pick {'scalar ' * scalars}leaves of the parameters, such as lambda params: params.slope, and nothing "
-            f"computed from them; it picked {', '.join(str(getattr(each, 'name', each)) for each in selected) or 'nothing'}."
+            f"{wanted} computed from them; it picked "
+            f"{', '.join(str(getattr(each, 'name', each)) for each in selected) or 'nothing'}."
         )
     repeated = sorted({each.name for each in selected if selected.count(each) > 1})
     if repeated:

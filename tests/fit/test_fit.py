@@ -269,6 +269,22 @@ def test_samples_between_events():
 
 
 @pytest.mark.medium
+def test_a_sample_nearer_to_an_event_than_its_time_tells():
+    """Half a deviation behind the recorded impact a speed that is still that before it: left out, so that the fit is exact."""
+    first, second = impacts(2)
+    rebound = lambda t: 0.8 * 9.81 * first - 9.81 * (t - first)
+    data = {
+        "time": [0.2, first, first + 5e-4, 0.8, second],
+        "event": [None, "*", None, None, "*"],
+        "y_rate": [-1.962, np.nan, -9.81 * first, rebound(0.8), np.nan],
+    }
+    found = fit_ball(data, noise={"time": 1e-3, "y_rate": 1e-2})
+    assert_allclose(found.values, [9.81, 0.8], rtol=1e-10)
+    assert np.isfinite(found.residuals[0][:, 1]).tolist() == [True, False, False, True, False]
+    assert found.degrees == 2 and "1 rows measure nothing, or are samples too near to an event" in str(found)
+
+
+@pytest.mark.medium
 def test_events_that_were_missed_and_false_ones():
     times = impacts(10) + 1e-3 * np.random.default_rng(0).standard_normal(10)
     whole = fit_ball(jnp.asarray(times))
@@ -681,6 +697,28 @@ def test_tables_of_all_kinds(tmp_path):
 
 
 @pytest.mark.medium
+def test_values_over_an_index_of_times():
+    """Of a labelled array the labels are the times, and not its values, which would be taken for times of events."""
+    import pandas as pd
+    import xarray
+
+    times = np.linspace(0.1, 1.0, 10)
+    late = times - impacts(1)
+    heights = np.where(late < 0, 1 - 4.905 * times**2, 0.8 * np.sqrt(2 * 9.81) * late - 4.905 * late**2)
+    series = pd.Series(heights, pd.Index(times, name="time"), name="y")
+    array = xarray.DataArray(heights, {"time": times, "trial": 3}, "time", name="y", attrs={"units": "m"})
+    columns = {"time": array.time, "y": array}
+    for data in (series, series.to_frame(), array, array.to_dataset(), columns):
+        assert_allclose(fit_ball(data, noise=1e-3).values, [9.81, 0.8], rtol=1e-9)
+    wrong = array.assign_attrs(units="cm")
+    for data in (wrong, wrong.to_dataset(), columns | {"y": wrong}, array.drop_attrs().assign_attrs(unit="cm")):
+        with pytest.raises(ValueError, match="'y' is in cm, the system's in m"):
+            fit_ball(data, noise=1e-3)
+    with pytest.raises(ValueError, match="over an index of numbers"):
+        fit_ball(series.rename_axis(None), noise=1e-3)
+
+
+@pytest.mark.medium
 def test_errors_without_freedom_and_with_lost_directions():
     """As many unknowns as times leave no deviation; and a combination that is not determined takes no degree of freedom."""
     exact = fit_ball(jnp.asarray(impacts(2)))
@@ -832,6 +870,9 @@ def test_reverse_mode_and_single_precision():
         ([0.4, 1.1], {"prior": [(1.0, 0.0), None], "noise": 1.0}, "positive deviation"),
         ([0.4, 1.1], {"bounds": [(1.0, 2.0)]}, "must hold a pair"),
         ([0.4, 1.1], {"mode": None}, "give mode="),
+        (HEIGHTS, {"observe": {"h": lambda x, p: x[0]}}, "observe= of 'h' must be a function of .t, x, params."),
+        ([0.4, 1.1], {"over": lambda p: 2 * p.gravity}, "nothing computed from them"),
+        ([0.4, 1.1], {"prior": 9.8, "noise": 1.0}, "prior must be a pair of numbers"),
         ([0.4, 1.1], {"x0": None}, "give x0="),
         (np.zeros((2, 2)), {}, "has no names"),
         ([0.4, 1.1, 1.7], {"prior": [(9.8, 0.1), None]}, "prior= needs noise="),
