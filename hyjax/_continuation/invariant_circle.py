@@ -56,7 +56,8 @@ class InvariantCircles(Shown):
     **Attributes:** in the order along the curve: `values` of the parameter, shape `(points,)`; `x`, states just after the jump
     that closes the orbit at equal angles, `(points, angles, n)`; `rotation`, $\rho / 2\pi$; `multipliers` per pass of the map, by
     modulus, `(points, n)`: that along the circle is 1; `stable`, whether all others are less; `residuals`, in units of the
-    state's size. `result`: as of a `Branch`. `unfolding`, `curves`, `angles`: the equation, its
+    state's size. `result`: as of a `Branch`; passes are seen at those angles alone, so that a circle that comes to another guard
+    between two of them ends a little later. `unfolding`, `curves`, `angles`: the equation, its
     solutions, and the number of angles.
 
     **Example:**
@@ -198,7 +199,8 @@ def _follow(
     def judge(u, aux):
         sizes = spectrum(points(u))[1:]
         rough = jnp.max(sizes[2 * order // 3 :]) > SMOOTH * jnp.max(sizes)
-        return dataclasses.replace(aux, result=choose(rough, RESULTS.orbit_not_converged, aux.result))
+        smooth = choose(rough, RESULTS.orbit_not_converged, RESULTS.successful)
+        return dataclasses.replace(aux, result=choose(aux.result == RESULTS.successful, smooth, aux.result))
 
     curve = follow_curve(evaluate, start, along, along, bounds, method, accept, judge)[0]
     return jax.tree.map(lambda leaf: leaf[None], curve)

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from systems import ROLLED
 from test_normal_form import map_system
 
 import hyjax as hj
@@ -48,6 +49,32 @@ def test_the_other_side_and_misuse(born):
     assert born.invariant_circles(stop=-0.02, n_angles=33, throw=False).result == hj.RESULTS.stop_not_reached
     with pytest.raises(ValueError, match="n_angles=10 must be an odd number"):
         born.invariant_circles(stop=0.09, n_angles=10)
+
+
+@pytest.mark.medium
+def test_a_circle_that_comes_to_a_hill_ends():
+    """As above, with a hill x > h in the middle of the year, which the circle meets at s = h^2."""
+
+    def jump(t, x, p):
+        c, s, grown = np.cos(THETA), np.sin(THETA), 1 + p["s"] - x[0] ** 2 - x[1] ** 2
+        return jnp.stack([grown * (c * x[0] - s * x[1]), grown * (s * x[0] + c * x[1]), 0 * x[2]])
+
+    year = hj.Mode(lambda t, x, p: jnp.array([0.0, 0.0, 1.0]), ("x", "y", "clock"))
+    ways = [hj.Transition(name, "low", lambda t, x, p: 1 - x[2], jump) for name in ("low", "high")]
+    hill = lambda t, x, p: p["h"] - x[0] + (x[2] - 0.5) ** 2
+    climb = hj.Transition("low", "high", hill, lambda t, x, p: x * jnp.array([0.5, 0.5, 1.0]))
+    step = hj.ReturnMap(
+        hj.HybridSystem({"low": year, "high": year}, (*ways, climb)), sequence=("low",), integrator=ROLLED
+    )
+    params = {"s": jnp.array(-0.01), "h": jnp.array(0.3)}
+    (point,) = hj.continuation(
+        hj.periodic_orbit(step, jnp.zeros(3), params), where=lambda p: p["s"], stop=0.02
+    ).special_points
+    circles = point.invariant_circles(stop=0.3, n_angles=33, throw=False)
+    assert circles.result == hj.RESULTS.unexpected_transition
+    # It is seen when one of the angles is there; the last steps are short.
+    assert 0.0899 < circles.values[-1] < 0.09 / np.cos(np.pi / 33) ** 2
+    assert_allclose(np.sum(circles.x[:, :, :2] ** 2, axis=2), circles.values[:, None] + np.zeros(33), atol=1e-12)
 
 
 @pytest.mark.slow

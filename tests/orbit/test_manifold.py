@@ -102,6 +102,32 @@ BENT = mapping(lambda x, p: jnp.stack([(x[0] - bend(x[1], p)) ** 2 + bend(x[1] /
 
 
 @pytest.mark.medium
+def test_homoclinic_points_of_a_piecewise_linear_map():
+    """Lozi's map 1 - a |x| + y, b x, whose manifolds are broken lines: the unstable one breaks at Z on y = 0 and at the images of
+    Z, and the first homoclinic point lies where the line from Z to its second image meets the stable one. As for all crossings,
+    forward iterates come to the saddle."""
+    a, b = 1.7, 0.5
+    lozi = lambda x: np.array([1 - a * abs(x[0]) + x[1], b * x[0]])
+    system = mapping(lambda x, p: jnp.stack([1 - a * jnp.abs(x[0]) + x[1], b * x[0]]), 2)
+    saddle = fixed_point(system, (0.4, 0.2), {})
+    x = np.asarray(saddle.x)[0]
+    out, into = (-a + sign * np.sqrt(a**2 + 4 * b) for sign in (-1, 1))
+    corner = np.array([x * (1 - out / 2), 0])
+    along = lozi(lozi(corner)) - corner
+    part = np.linalg.solve(np.stack([along, [-into / 2, -b]], axis=1), [x - corner[0], b * x])[0]
+    unstable, stable = (saddle.manifold(which, length=6.0, spacing=0.05) for which in ("unstable", "stable"))
+    met = unstable.crossings(stable).x[:, :2]
+    assert len(met) > 10 and np.min(np.max(np.abs(met - (corner + part * along)), axis=1)) < 1e-14
+    for point in met:
+        near = []
+        for _ in range(18):
+            point = lozi(point)
+            near.append(np.max(np.abs(point - [x, b * x])))
+        # Before what is left of rounding grows along the unstable direction.
+        assert min(near) < 1e-8
+
+
+@pytest.mark.medium
 def test_a_manifold_in_closed_form():
     params = {"a": jnp.array(1.0), "c": jnp.array(0.2)}
     saddle = fixed_point(BENT, (1.01, 0.01), params)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from systems import ROLLED
+from systems import CLOCK, ROLLED
 from test_continuation import mapping
 
 import hyjax as hj
@@ -60,6 +60,27 @@ def test_the_exponent_of_cantors_set():
     # Distances are powers of 2 and gaps powers of 3: the share is periodic in the logarithm, within a few percent.
     assert_allclose(_exponent(outcome), 1 - np.log(2) / np.log(3), atol=0.03)
     assert np.isnan(_exponent(np.zeros((8, 8))))
+
+
+@pytest.mark.medium
+@pytest.mark.filterwarnings("ignore:The reset of transition")
+def test_a_basin_between_the_gaps_of_cantors_set():
+    """A tent of slope 3, which a state leaves at the first number over 1 and stays where it is; its sign turns until then: two
+    basins, of the gaps of even and odd levels, which meet in Cantor's set."""
+
+    def tent(x, p):
+        y, out = jnp.where(x[0] < 0.5, 3 * x[0], 3 * (1 - x[0])), x[0] > 1
+        return jnp.stack([jnp.where(out | (y > 1), 2.0, y), jnp.where(out, x[1], -x[1])])
+
+    step = hj.ReturnMap(mapping(tent, 2), sequence=("run",), integrator=CLOCK)
+    found = hj.basin(
+        step, {}, axes={"x": (np.arange(2**13) + 0.377) / 2**13}, initial=lambda p, x: jnp.stack([x, 1 + 0 * x, 0 * x]),
+        progress=False,
+    )  # fmt: skip
+    # Gaps of the levels 1, 3, 5, ... are 1/3 (1 + 4/9 + ...) of all.
+    assert_allclose(np.sort(found.share)[-2:], [0.4, 0.6], atol=2e-3)
+    # As of the function above.
+    assert_allclose(found.uncertainty_exponent, 1 - np.log(2) / np.log(3), atol=0.03)
 
 
 @pytest.mark.slow

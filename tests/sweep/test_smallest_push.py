@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import expm
 from scipy.optimize import brentq
-from systems import ROLLED
+from systems import CLOCK, ROLLED
 from test_continuation import mapping
 
 import hyjax as hj
@@ -293,6 +293,48 @@ def test_an_unstable_orbit_amid_the_basin(largest):
         assert_allclose(least.size, 2 * np.sqrt(5) - 2, rtol=1e-12)
         assert least.certified <= 1e-11 and str(least.result) == "successful"
         assert_allclose(least.gradient()["g"], np.sqrt(5) - 1, rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_a_basin_that_is_a_disc():
+    """r -> r^2 / R, while the direction turns to the first axis: pushes of the length R in all directions at all instants are the
+    smallest. Those along the second axis lead to an orbit that repels in both directions, and no edge state."""
+    turned = lambda x: jnp.stack([x[0], x[1] / 2]) / jnp.sqrt(x[0] ** 2 + x[1] ** 2 / 4 + 1e-300)
+    system = mapping(lambda x, p: (x @ x) / p["R"] * turned(x), 2)
+    rest = hj.periodic_orbit(
+        hj.ReturnMap(system, sequence=("run",), integrator=CLOCK), jnp.array([0.02, 0.01, 0.0]), {"R": jnp.array(1.5)}
+    )
+    least = hj.smallest_push(rest, directions=("x0", "x1"), largest=3.0)
+    assert_allclose([least.size, least.gradient()["R"]], [1.5, 1], rtol=1e-12)
+    assert least.certified <= 1e-11 and abs(abs(least.edge.x[0]) - 1.5) < 1e-12
+    aside = hj.smallest_push(rest, directions=("x1",), largest=3.0, throw=False)
+    assert_allclose(aside.size, 1.5, rtol=1e-12)
+    assert str(aside.result) == "optimum_not_found"
+
+
+@pytest.mark.slow
+def test_pushes_of_a_ball_that_bounces():
+    """A table that returns a ball with m + w + w (1 - w^2) / 2 for the speed m + w: 1 and 3 attract for m = 2, and the border is
+    that of impacts at w = 0 and at w = -sqrt 3, of which 0 is the image. At a time of the flight in which the ball has the
+    speed s, a push leads there that makes it (s + u)^2 = s^2 - 1 + (2 + w)^2."""
+    law = lambda w, p: jnp.stack([0 * w, p["m"] + w + w * (1 - w**2) / 2])
+    air = hj.Mode(lambda t, x, p: jnp.stack([x[1], -p["g"]]), ("height", "rate"))
+    table = hj.Transition("air", "air", lambda t, x, p: x[0], lambda t, x, p: law(-x[1] - p["m"], p))
+    step = hj.ReturnMap(hj.HybridSystem({"air": air}, (table,)), sequence=("air",), integrator=ROLLED)
+    params = {"g": jnp.array(1.0), "m": jnp.array(2.0)}
+    low, high = (hj.periodic_orbit(step, jnp.array([0.0, v]), params) for v in (1.05, 2.99))
+    edge = hj.edge_state(step, params, between=(low, high))
+    assert_allclose([edge.x[1], edge.multipliers[0].real], [2, 1.5], rtol=1e-12)
+    for time, w in ((0.0, -np.sqrt(3)), (0.3, 0.0), (1.0, 0.0), (1.7, 0.0)):
+        least = hj.smallest_push(low, directions=("rate",), instants=(time,), largest=3.0, edge=edge)
+        s = 1 - time
+        end = np.sqrt(s**2 - 1 + (2 + w) ** 2)
+        # The integrator's error.
+        assert_allclose(least.size, abs(end - s) if w else end - abs(s), rtol=1e-12)
+        assert least.certified <= 1e-11
+        if time == 1.0:
+            # s = 1 - g t and s' = -t, of sqrt(s^2 + 3) - s.
+            assert_allclose(least.gradient()["g"], 1, rtol=1e-10)
 
 
 def half_turns(radius=2.5, height=0.1):
