@@ -108,7 +108,7 @@ def locus(
     if kind not in known:
         remedy = f"kind={kind} must be one of {', '.join(known)}." if known else "no curve is followed from there."
         raise ValueError(f"locus: at a {point.kind} point {'of equilibria ' * of_equilibria}{remedy}")
-    if kind == "fold" and _branches_cross(point):
+    if kind == "fold" and branches_cross(point):
         raise ValueError(f"locus: at this {point.kind} point branches cross along another curve, and there is no fold.")
     old: Equation = point.unfolding
     second = one_leaf(where, old.params, "locus")
@@ -160,7 +160,7 @@ def curves_through(point: SpecialPoint | EquilibriumPoint) -> tuple[str, ...]:
     return (next(point.kind.removeprefix(each) for each in (*MEETINGS, "") if point.kind.startswith(each)),)
 
 
-def _branches_cross(point: SpecialPoint | EquilibriumPoint) -> bool:
+def branches_cross(point: SpecialPoint | EquilibriumPoint) -> bool:
     """Whether branches cross at a point of codimension two: the derivative by state and both parameters is singular."""
     if isinstance(point, EquilibriumPoint):
         return point.meaning == CROSSING

@@ -10,7 +10,7 @@ import numpy as np
 from .._continuation.branch import Branch
 from .._continuation.curve import PseudoArclength
 from .._continuation.detection import each_once
-from .._continuation.locus import curves_through, Locus, locus
+from .._continuation.locus import branches_cross, curves_through, Locus, locus
 from .._continuation.special_points import SpecialPoint
 from .._continuation.switching import crossing_branches as crossing_branches, switch_branch
 from .._orbit.return_map import ReturnMap
@@ -88,6 +88,8 @@ def diagram_of(
             if any(_lies_on(each, point, kind) for each in loci):
                 continue
             if doubled and point.orbit.strides > branch.unfolding.problem.strides:
+                continue
+            if kind == "fold" and branches_cross(point):
                 continue
             found = locus(point, where=where, stop=stop, kind=kind, method=method, throw=False)
             if np.all(found.curves.started):

@@ -315,6 +315,15 @@ def test_branches_cross_on_a_curve_of_doublings():
     check(locus, ("fold-flip", 0, 0))
     with pytest.raises(ValueError, match="branches cross along another curve, and there is no fold"):
         hj.locus(locus.special_points[0], where=lambda p: p["n"], stop=0.6, kind="fold")
+    # The whole diagram goes on without that curve.
+    orbit = hj.periodic_orbit(
+        locus.special_points[0].orbit.step, jnp.zeros(3), {"m": jnp.array(-0.1), "n": jnp.array(-0.37)}
+    )
+    branch = hj.continuation(orbit, where=lambda p: p["m"], stop=0.3)
+    found = branch.diagram(where=lambda p: p["n"], stop=(-0.5, 0.4), grid=None)
+    assert {each.kind for each in found.loci} >= {"period-doubling"} and "fold" not in {
+        each.kind for each in found.loci
+    }
 
 
 @pytest.mark.slow
