@@ -80,7 +80,7 @@ def load_robot(
         step, shown = None, robot
         system = _body(robot, filled, several if len(several) > 1 else next(iter(several.values())))
     module: Any = _module(path, robot, system, shown, params, filled)
-    if feet and not two:
+    if not two and len(robot.contacts) > 1:
         sets = "+".join(f"{each}:open" for each in robot.contacts)
         why = f"a walker has two feet, points or round, on two links. Give sets of contacts, as --sequence {sets},..."
     if why:

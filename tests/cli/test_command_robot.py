@@ -115,8 +115,13 @@ def test_two_contacts_of_what_is_no_walker(command, tmp_path):
     ran = command("gait", f"{path}:tip_one,tip_two")
     assert ran.returncode == 2
     assert "Use hyjax simulate. It is no walker: the first two coordinates must be slides" in ran.stderr
+    path.write_text(
+        path.read_text().replace('size="0.1" pos="0 0 -1"', 'type="capsule" size="0.1" fromto="0 0 0 0 0 -1"', 1)
+    )
     ran = command("gait", f"{path}:tip_one")
-    assert ran.returncode == 2 and "on two links. Give sets of contacts, as --sequence tip_one:open,..." in ran.stderr
+    assert (
+        ran.returncode == 2 and "Give sets of contacts, as --sequence tip_one_0:open+tip_one_1:open,..." in ran.stderr
+    )
 
 
 def test_the_stops_of_a_joint(tmp_path):
