@@ -373,7 +373,7 @@ def _sphere(unfolding: Unfolding, v: Array, kernel: Array, starts: Array, radius
     unfolding = unfolding.rolled()
     # In the kernel F is of second order in the radius, or of third by symmetry; the sphere's equation of order one.
     # From some starts guards are not met in the order of the sequence.
-    size = jnp.nanmax(jax.vmap(lambda u: jnp.max(jnp.abs(unfolding.residual(v + radius * u @ kernel)[0])))(starts))
+    size = jnp.nanmax(jax.lax.map(lambda u: jnp.max(jnp.abs(unfolding.residual(v + radius * u @ kernel)[0])), starts))
     rounding = 10 * sum(unfolding.integrator.tolerances(v.dtype))
     size = jnp.maximum(size, rounding)
 
@@ -400,7 +400,8 @@ def _on_sphere(
         least = jnp.linalg.svd(root.aux, compute_uv=False)[-1]
         return root.y, root.converged, rounding > TURNED * least
 
-    return jax.vmap(one)(starts)
+    # One after another: those that miss a guard run to the end of its time, and a batch would wait for them in each iteration.
+    return jax.lax.map(one, starts)
 
 
 @long_run
@@ -423,7 +424,7 @@ def _nearest(
         loose = rounding > TURNED * least
         return u, residual <= jnp.where(loose, 1e-6, TURNED * least) + rounding, loose
 
-    return jax.vmap(one)(starts)
+    return jax.lax.map(one, starts)
 
 
 def locate_grazing(
