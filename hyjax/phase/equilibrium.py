@@ -29,6 +29,7 @@ from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.return_map import ReturnMap
 from .._results.failure import raise_failure
 from .._results.shown import lanes, one_of_batch, Shown
+from .._results.working import warn
 from .._system.every import Clock
 from .._system.filippov import Side
 from .._system.results import choose, nan_unless, RESULTS
@@ -109,7 +110,8 @@ class Equilibrium(Shown):
         r"""A small periodic orbit about a centre, of the family that Lyapunov's centre theorem gives: its period tends to
         $2\pi/\omega$ as its energy tends to that of the equilibrium. `continuation(orbit, stop=energy)` follows the family.
 
-        The theorem needs a quantity that the flow conserves and a pair $\pm i\omega$ of which no other eigenvalue is a multiple.
+        The theorem needs a quantity that the flow conserves and a pair $\pm i\omega$ of which no other eigenvalue is a multiple;
+        where another pair is one, a warning says that the orbit may be of no such family.
         The orbit crosses a plane through the equilibrium, and is that of `periodic_orbit(..., conserved=conserved)`.
 
         **Arguments:** `amplitude`: the largest distance from the equilibrium to first order, in units of the size of its state,
@@ -126,6 +128,14 @@ class Equilibrium(Shown):
         if not pairs.size:
             raise ValueError(f"Equilibrium.orbit: none of the eigenvalues {values} is one of an imaginary pair.")
         value = pairs[np.argmin(np.abs(np.imag(pairs) - (0 if frequency is None else frequency)))]
+        omega, others = np.imag(value), np.delete(np.imag(pairs), np.argmin(np.abs(pairs - value)))
+        multiples = others[(others > omega / 2) & (np.abs(others / omega - np.round(others / omega)) <= 1e-6)]
+        if multiples.size:
+            warn(
+                f"Equilibrium.orbit: the frequency {multiples[0]:.6g} of another pair is {multiples[0] / omega:.0f} times "
+                f"{omega:.6g}, so Lyapunov's theorem does not hold for this pair. Look whether the period of the orbit tends to "
+                f"{2 * np.pi / omega:.6g} as the amplitude tends to zero."
+            )
         right, left = critical_vectors(self.jacobian, jnp.asarray(value))
         section = section_through(self.system, self.mode, self.x, left)
         push = right.real / jnp.max(jnp.abs(right.real))

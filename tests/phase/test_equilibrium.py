@@ -1,6 +1,7 @@
 """Equilibria of modes against closed forms, and the orbits about a centre against elliptic integrals and quadratures."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -113,6 +114,21 @@ def test_the_family_about_a_centre_of_a_pendulum():
     # The tolerance of the integrator, 1e-14 per step, over some 20 steps.
     assert_allclose(family.periods, exact(family.values), rtol=2e-13)
     assert abs(orbit.period - 2 * np.pi / np.sqrt(2)) < 1e-6
+
+
+@pytest.mark.medium
+def test_a_pair_whose_frequency_is_a_multiple_of_another():
+    """Two masses on springs of their own: each has its family. Where one is three times as fast, all orbits have one period."""
+    masses = alone(lambda t, x, p: jnp.stack([x[2], x[3], -x[0], -p * x[1]]), "a", "b", "va", "vb")
+    energy = lambda t, x, p: (x[2] ** 2 + x[3] ** 2 + x[0] ** 2 + p * x[1] ** 2) / 2
+    rest = lambda p: hj.phase.equilibrium(masses, "flow", jnp.zeros(4), jnp.array(p))
+    said = "the frequency 3 of another pair is 3 times 1, so Lyapunov's theorem does not hold"
+    with pytest.warns(UserWarning, match=said), pytest.raises(hj.SolveError, match="not_isolated"):
+        rest(9.0).orbit(0.1, conserved=energy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        slow, fast = rest(9.5).orbit(0.1, conserved=energy), rest(9.0).orbit(0.1, conserved=energy, frequency=3.0)
+    assert_allclose([slow.period, fast.period], [2 * np.pi, 2 * np.pi / 3], rtol=1e-12)
 
 
 @pytest.mark.medium
