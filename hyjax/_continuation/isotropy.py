@@ -177,9 +177,7 @@ def group_of(symmetries: Symmetries, n: int) -> list[tuple[str, np.ndarray]]:
                 known.add(key(product))
                 group.append((f"{name} * {word}" if word else name, product))
         if len(group) > 1000:
-            raise ValueError(
-                f"isotropies: {', '.join(symmetries)} must generate a group of at most 1000. Give fewer as symmetries=."
-            )
+            raise ValueError(f"symmetries: {', '.join(symmetries)} must generate a group of at most 1000. Give fewer.")
     return group
 
 
@@ -232,7 +230,7 @@ def checked_symmetries(point: "SpecialPoint", given: Mapping[str, Array | np.nda
     for name, each in symmetries.items():
         if not _keeps(point, each):
             raise ValueError(
-                f"isotropies: {name!r} must be a matrix of shape {point.orbit.return_jacobian.shape} that leaves the state of "
+                f"symmetries: {name!r} must be a matrix of shape {point.orbit.return_jacobian.shape} that leaves the state of "
                 "the orbit where it is and commutes with the return Jacobian."
             )
     group_of(symmetries, point.orbit.x.size)
@@ -267,7 +265,7 @@ def isotropies(point: "SpecialPoint", given: Mapping[str, Array | np.ndarray] | 
             same, turned = (np.linalg.norm(ways - sign * image, axis=1) for sign in (1, -1))
             if min(np.min(same), np.min(turned)) > APART:
                 raise ValueError(
-                    f"isotropies: {word!r} takes daughter {k} to none of the daughters: it is no symmetry."
+                    f"symmetries: {word!r} takes daughter {k} to none of the daughters: it is no symmetry."
                 )
             met.add(int(np.argmin(same if np.min(same) < APART else turned)))
             kept[k] += (word,) if word and same[k] < APART else ()
