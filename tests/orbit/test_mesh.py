@@ -273,7 +273,9 @@ def test_a_surface_through_impacts():
     assert str(found.ends) == f"{len(found.ends._value)} successful"
     assert_allclose(floor(found.x.T, CREST), 0, atol=1e-14)
     ahead = np.array([bounced(x) for x in found.x])
-    assert_allclose(ahead, found(found.s @ found.multiplier.T), atol=1e-12)
+    # Six passes back from the polynomial, a rounding of 4e-16 along the faster axis is 0.178**-6 = 3e4 times as long. It moves
+    # the point along the surface.
+    assert_allclose(ahead, found(found.s @ found.multiplier.T), atol=1.2e-11)
 
     def side(x):
         for _ in range(60):
