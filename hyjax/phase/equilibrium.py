@@ -127,8 +127,8 @@ class Equilibrium(Shown):
         pairs = values[(np.abs(np.real(values)) <= near) & (np.imag(values) > near)]
         if not pairs.size:
             raise ValueError(f"Equilibrium.orbit: none of the eigenvalues {values} is one of an imaginary pair.")
-        value = pairs[np.argmin(np.abs(np.imag(pairs) - (0 if frequency is None else frequency)))]
-        omega, others = np.imag(value), np.delete(np.imag(pairs), np.argmin(np.abs(pairs - value)))
+        k = np.argmin(np.abs(np.imag(pairs) - (0 if frequency is None else frequency)))
+        omega, others = np.imag(pairs[k]), np.imag(np.delete(pairs, k))
         multiples = others[(others > omega / 2) & (np.abs(others / omega - np.round(others / omega)) <= 1e-6)]
         if multiples.size:
             warn(
@@ -136,7 +136,7 @@ class Equilibrium(Shown):
                 f"{omega:.6g}, so Lyapunov's theorem does not hold for this pair. Look whether the period of the orbit tends to "
                 f"{2 * np.pi / omega:.6g} as the amplitude tends to zero."
             )
-        right, left = critical_vectors(self.jacobian, jnp.asarray(value))
+        right, left = critical_vectors(self.jacobian, jnp.asarray(pairs[k]))
         section = section_through(self.system, self.mode, self.x, left)
         push = right.real / jnp.max(jnp.abs(right.real))
         start = self.x.at[: push.size].add(amplitude * size_of(self.x) * push)

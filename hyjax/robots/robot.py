@@ -168,15 +168,15 @@ class Robot(Shown):
     view: Directions = eqx.field(static=True, default=((0.0, 0.0, 1.0), (1.0, 0.0, 0.0)))
 
     def _tables(self) -> tuple[Table, ...]:
+        if any(np.ndim(mass) for mass in self.params.mass) or np.ndim(self.params.gear) > 2:
+            # Of many robots, as of a batch of masses.
+            return super()._tables()
         text = lambda value: value if isinstance(value, str) else ", ".join(value)
-        named = lambda link: link | {"bodies": [f"{name} {mass:.6g}" for name, mass in link["bodies"].items()]}
-        rows = [[text(value) for value in named(link).values()] for link in self.links]
-        notes = [f"mass that moves: {sum(map(float, self.params.mass)):.6g}"]
-        if contacts := self.contacts:
-            notes.append(f"contacts: {', '.join(contacts)}")
-        else:
-            planes = ", ".join(plane for plane, on in self.geoms if on < 0) or "a plane, which the file lacks"
-            notes.append(f"geoms and sites may touch {planes}: give them as contacts")
+        with_masses = lambda link: link | {"bodies": [f"{name} {mass:.6g}" for name, mass in link["bodies"].items()]}
+        rows = [[text(value) for value in with_masses(link).values()] for link in self.links]
+        own, planes = ", ".join(self.contacts), ", ".join(plane for plane, on in self.geoms if on < 0)
+        touches = f"geoms and sites may touch {planes or 'a plane, which the file lacks'}: give them as contacts"
+        notes = [f"mass that moves: {sum(map(float, self.params.mass)):.6g}", f"contacts: {own}" if own else touches]
         heads = "coordinate", "joint", "on", "bodies, with masses", "geoms", "sites", "actuators"
         return (Table("Robot", rows, heads, notes=notes),)
 

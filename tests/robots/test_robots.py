@@ -214,10 +214,12 @@ def test_names_paths_and_models(tmp_path):
         assert eqx.tree_equal(robot, robots[0]) and robot.mechanism == robots[0].mechanism
     assert robots[0].coordinates == ("shoulder", "elbow") and robots[0].actuators == ("strong", "weak")
     assert robots[0].bodies == (("upper", 0), ("lower", 1)) and robots[0].sites == (("hand", 1), ("palm", 1))
-    # What was read, link by link, also in a notebook; of a batch, as of masses, the structure.
+    # What was read, link by link, also in a notebook; of a batch, as of masses, the fields.
     assert [link["on"] for link in robots[0].links] == ["world", "shoulder"]
     assert re.search(r"elbow +hinge \(rad\) +shoulder +lower 1 .* hand, palm", str(robots[0]))
     assert "<td" in robots[0]._repr_html_() and re.search(r"mass +\(2\., 1\.\)", str(robots[0].params))
+    many = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robots[0])
+    assert re.search(r"sites +\(\(hand, 1\), \(palm, 1\)\)", str(many))
     unnamed = hj.robots.from_mujoco(f"<mujoco><worldbody><body><joint/>{POINT}<site/></body></worldbody></mujoco>")
     assert unnamed.coordinates == ("joint0",) and unnamed.bodies == (("body1", 0),) and unnamed.sites == (("site0", 0),)
 
