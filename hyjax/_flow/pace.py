@@ -17,6 +17,7 @@ import diffrax as dfx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int
 
@@ -137,9 +138,10 @@ def at_rest(
     some = scale * jnp.cos(jnp.arange(1, x.size + 1, dtype=x.dtype))
     size = lambda v: jnp.maximum(jnp.max(jnp.abs(v) / scale), jnp.finfo(x.dtype).tiny)
 
-    def resolving():
-        later = small * jnp.minimum(1 / size(f), left)
-        acceleration = jnp.abs(step.field(t + later, x + later * f) - f) / later
+    later = small * jnp.minimum(1 / size(f), left)
+
+    def resolving(ahead):
+        acceleration = jnp.abs(ahead) / later
         # Beside these a uniform motion, which every step follows exactly, is as a rest.
         still = slow | (acceleration * left**2 < hardly)
 
@@ -167,9 +169,14 @@ def at_rest(
     none = lambda: (jnp.zeros_like(slow), jnp.zeros_like(left), jnp.zeros_like(jnp.asarray(integrator.max_steps)))
 
     def unless_uniform():
-        # Of variations of what flies uniformly nothing is left after two products.
-        once = step.field(t, x + small * jnp.where(slow, some, 0)) - f
-        return jax.lax.cond(eqxi.unvmap_any(step.field(t, x + once) != f), resolving, none)
+        # Of variations of what flies uniformly nothing is left after two products; and the field a little later, by one program.
+        def change(before, k):
+            moved = jnp.select([k == 0, k == 1], [small * jnp.where(slow, some, 0), before], later * f)
+            change = step.field(t + jnp.where(k == 2, later, 0), x + moved) - f
+            return change, change
+
+        _, (_, twice, ahead) = jax.lax.scan(change, jnp.zeros_like(x), np.arange(3))
+        return jax.lax.cond(eqxi.unvmap_any(twice != 0), resolving, lambda _: none(), ahead)
 
     # Computed only if some lane of the batch has such coordinates.
     resting, bound, most = jax.lax.cond(eqxi.unvmap_any(slow), unless_uniform, none)
