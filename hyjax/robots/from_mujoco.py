@@ -1,5 +1,6 @@
 """A robot from a file that MuJoCo compiles: MJCF or URDF."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
@@ -35,8 +36,9 @@ _FORCES = (
 _IGNORED = (
     ("actuator_forcelimited", "limits of the forces of actuators"),
     ("jnt_actfrclimited", "limits of the actuators' forces on joints"),
-    ("npair", "pairs of contacts"),
 )
+# The beginning of a URDF file, behind what XML has before its first element.
+_URDF = re.compile(r"\s*(<\?.*?\?>\s*|<!--.*?-->\s*)*<robot\b", re.DOTALL)
 # The ends of a joint's range, with the direction of its coordinate into the range.
 _ENDS = (("lower", 1), ("upper", -1))
 # The place of a frame in another: position, and quaternion (w, x, y, z).
@@ -60,17 +62,18 @@ def from_mujoco(
     others for pictures. Of a servo, such as `position` and `velocity`, whose force is $r\,(k u + b_0 + b_1 r q + b_2 r \dot q)$
     with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of
     the file disables are zero. The range of a joint has an effect where `contacts` names the joint; a warning names other
-    ranges, limits of the forces of motors, and pairs of contacts, which have none. Ranges of inputs and options of MuJoCo's
+    ranges, and limits of the forces of motors, which have none. Ranges of inputs and options of MuJoCo's
     integrator have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
-    plane of the file; where there are several planes, `{geom: plane}`, or `{geom: (plane, plane)}`. They are `robot.contacts`: a
-    sphere's, and that of a site, a point, has the name of the geom or site; the ends of a capsule, from its negative to its
-    positive z axis, and the corners of a box have `_0`, `_1`, ... behind it; of a geom with several planes the plane's name
-    follows. Friction is MuJoCo's, of both geoms together, and the plane's for a site; none with `condim="1"`. A joint with a
-    range, such as a knee, is two contacts, its stops: with `_lower` and `_upper` behind its name, without friction. A
-    name of a geom and of such a joint, or of a geom and a site, is refused.
+    plane of the file, or for URDF, which has no planes, the plane `ground`, $z = 0$; where there are several planes, `{geom:
+    plane}`, or `{geom: (plane, plane)}`. They are `robot.contacts`: a sphere's, and that of a site, a point, or of a capsule
+    across the plane of motion, has the name of the geom or site; the ends of a capsule, from its negative to its positive z axis,
+    and the corners of a box have `_0`, `_1`, ... behind it; of a geom with several planes the plane's name follows. Friction is
+    MuJoCo's, of a `pair` or of both geoms together, and the plane's for a site; none with `condim="1"`. A joint with a range,
+    such as a knee, is two contacts, its stops: with `_lower` and `_upper` behind its name, without friction. A name of a geom and
+    of such a joint, or of a geom and a site, is refused.
 
     **Returns:** a `Robot`, whose coordinates are MuJoCo's `qpos`. `ValueError` with MuJoCo's message where it refuses the file,
     and for what is not supported, named one by one: ball and free joints, equality constraints, tendons, dry friction of joints,
@@ -92,7 +95,7 @@ def from_mujoco(
     Source: MuJoCo's documentation, *Computation* and *XML Reference*.
     """
     mujoco: Any = needed("mujoco", "robots", "Robots")
-    model = _compiled(source, mujoco)
+    model = _compiled(source, mujoco, bool(contacts))
     kinds = mujoco.mjtObj
     name = lambda kind, k: mujoco.mj_id2name(model, kind, k) or f"{kind.name[6:].lower()}{k}"
     _refuse(model, mujoco, name)
@@ -141,7 +144,7 @@ def from_mujoco(
     stopped = _stopped(model, mujoco, name, asked, acts("LIMIT", "CONSTRAINT"))
     # A file without actuators may have limits of their forces, as the efforts of URDF.
     acting = len(model.actuator_trntype) > 0 and acts("ACTUATION")
-    ignored = [what for field, what in _IGNORED if np.any(getattr(model, field, 0)) and (acting or field == "npair")]
+    ignored = [what for field, what in _IGNORED if acting and np.any(getattr(model, field, 0))]
     if ignored:
         warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits of forces as control.")
     on_planes: Asked = {each: planes for each, planes in asked.items() if each not in stopped}
@@ -223,7 +226,8 @@ def from_mujoco(
     return robot
 
 
-def _compiled(source: Any, mujoco: Any) -> Any:
+def _compiled(source: Any, mujoco: Any, touches: bool) -> Any:
+    """The model of a file or a text; of URDF, if the robot `touches` something, on the plane `ground`."""
     if isinstance(source, mujoco.MjModel):
         return source
     text = str(source)
@@ -231,6 +235,10 @@ def _compiled(source: Any, mujoco: Any) -> Any:
     if not written and not Path(text).is_file():
         raise ValueError(f"from_mujoco: there is no file {text!r}.")
     try:
+        if touches and _URDF.match(text if written else Path(text).read_text(errors="replace")):
+            spec = mujoco.MjSpec.from_string(text) if written else mujoco.MjSpec.from_file(text)
+            spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[1, 1, 1])
+            return spec.compile()
         return mujoco.MjModel.from_xml_string(text) if written else mujoco.MjModel.from_xml_path(text)
     except ValueError as error:
         raise ValueError(f"from_mujoco: MuJoCo refuses the file: {' '.join(str(error).split())}") from None
@@ -335,7 +343,7 @@ def _contacts(
     pairs = [
         (names.index(geom), planes[_plane_named(geom, plane, of_planes, names)])
         for geom, given in asked.items()
-        for plane in ((given,) if isinstance(given, str) else of_planes if given is None else given)
+        for plane in (of_planes if given is None else given if isinstance(given, list | tuple) else (given,))
     ]
     planes = [k for k in planes if any(k == plane for _, plane in pairs)]
     normals = [data.geom_xmat[k].reshape(3, 3)[:, 2] for k in planes]
@@ -356,8 +364,13 @@ def _contacts(
         of_both = lambda values: (
             max(values[rough], values[plane]) if first == 0 else values[rough if first > 0 else plane]  # noqa: B023
         )
-        friction = of_both(model.geom_friction[:, 0])
-        rubs = bool(of_both(model.geom_condim) > 1 and friction > 0)
+        friction, dimension = of_both(model.geom_friction[:, 0]), of_both(model.geom_condim)
+        for pair in range(model.npair):
+            if {model.pair_geom1[pair], model.pair_geom2[pair]} == {rough, plane} and not point:
+                friction, dimension = model.pair_friction[pair, 0], model.pair_dim[pair]
+        if model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
+            friction = model.opt.o_friction[0]
+        rubs = bool(dimension > 1 and friction > 0)
         if axis is not None:
             # What only moves across the plane does not slip.
             rubs &= _slides(model, data, hinge, bodies[k], np.cross(axis, normals[planes.index(plane)]))
@@ -371,8 +384,8 @@ def _contacts(
             if kind == types.mjGEOM_BOX
             else [(0,), (0,), (-1, 1) if kind == types.mjGEOM_CAPSULE else (0,)]
         )
-        if axis is not None and kind == types.mjGEOM_BOX:
-            # In a plane of motion along two of the box's axes, the corners in front are those behind.
+        if axis is not None and not point:
+            # In a plane of motion along two of the box's axes, the corners in front are those behind; so are a capsule's ends.
             along = np.abs(axis @ data.geom_xmat[k].reshape(3, 3)) > 1 - 1e-9
             signs = [(0,) if each else sign for each, sign in zip(along, signs, strict=True)]
         points = [(x, y, z) for x in signs[0] for y in signs[1] for z in signs[2]]

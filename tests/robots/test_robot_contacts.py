@@ -330,6 +330,47 @@ def test_a_box_at_a_wall_and_a_floor():
     assert_allclose(frictions, 4 * [0.5] + 5 * [0.8], rtol=1e-15)
 
 
+def test_friction_of_a_pair_and_of_an_override_is_mujocos():
+    """Of a rod across the plane of motion both ends are one contact."""
+    text = """<mujoco>OPTION<worldbody><geom name="floor" type="plane" size="1 1 1"/>
+      <body pos="0 0 0.04"><joint type="slide" axis="1 0 0"/><joint type="slide"/><joint axis="0 1 0"/>
+        <geom name="rod" type="capsule" size="0.05 0.2" euler="90 0 0"/><geom name="ball" size="0.05" pos="0.3 0 0"/>
+      </body></worldbody><contact><pair geom1="floor" geom2="ball" friction="0.3 0.3 0 0 0"/></contact></mujoco>"""
+    flag = '<option o_friction="0.2 0.2 0 0 0"><flag override="enable"/></option>'
+    for option in ("", flag):
+        model = mujoco.MjModel.from_xml_string(text.replace("OPTION", option))
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        theirs = {model.geom(max(each.geom)).name: each.friction[0] for each in data.contact}
+        contacts = hj.robots.from_mujoco(model, contacts=["rod", "ball"])
+        ours = {name: float(each.static(contacts.params)) for name, each in contacts.contacts.items() if each.static}
+        assert ours == theirs and len(ours) == 2
+
+
+URDF = """<?xml version="1.0"?>
+<!-- A rod with a ball at its end; the planar base is free of the ground. -->
+<robot name="rod"><link name="world"/>
+  <link name="rod"><inertial><mass value="2"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
+    <collision name="end"><origin xyz="0 0 -0.4"/><geometry><sphere radius="0.05"/></geometry></collision></link>
+  <joint name="base" type="planar"><parent link="world"/><child link="rod"/><origin xyz="0 0 1"/><axis xyz="0 1 0"/></joint>
+</robot>"""
+
+
+def test_urdf_has_a_ground_where_contacts_are_asked(tmp_path):
+    """URDF has no planes: gap and slip in closed form, from a text and from a file."""
+    (tmp_path / "rod.urdf").write_text(URDF)
+    _, down, turn = q = jnp.array([0.3, 0.2, 0.5])
+    v = jnp.array([1.0, 0.0, 2.0])
+    for source, ground in ((URDF, None), (tmp_path / "rod.urdf", "ground")):
+        robot = hj.robots.from_mujoco(source, contacts={"end": ground} if ground else ["end"])
+        assert robot.coordinates == ("base_TX", "base_TY", "base_RZ") and robot.geoms == (("ground", -1), ("end", 2))
+        end, params = robot.contacts["end"], robot.params
+        assert_allclose(end.gap(NOW, q, params), 1 - down - 0.4 * jnp.cos(turn) - 0.05, rtol=1e-14)
+        assert_allclose(end.slip(NOW, q, v, params), 1 - 2 * (0.4 * jnp.cos(turn) + 0.05), rtol=1e-14)
+        assert params.slope == params.height == (0,)
+    assert hj.robots.from_mujoco(URDF).geoms == (("end", 2),)
+
+
 ARM = """<mujoco><worldbody>GROUND<body><joint axis="0 1 0"/><geom name="tip" size="0.1" pos="0 0 -1"/>
   <geom name="disk" type="cylinder" size="0.1 0.1" pos="0 0 -1"/><body pos="0 0 -1">SECOND<geom size="0.1"/></body></body>
   </worldbody></mujoco>"""
@@ -345,6 +386,7 @@ REFUSED = {
         FLOOR, "", {"tip": "disk"},
     ),
     "there is no plane 'flor'; there is floor": (FLOOR, "", {"tip": "flor"}),
+    "there is no plane 3; there is floor": (FLOOR, "", {"tip": 3}),
     "contacts need a plane": ("", "", ["tip"]),
     "there are the planes floor, wall: give one to each geom": (FLOOR + FLOOR.replace("floor", "wall"), "", ["tip"]),
     "'disk' is of the kind cylinder; contacts are of moving spheres": (FLOOR, "", ["disk"]),
