@@ -26,6 +26,7 @@ def models(
     """List all models, the parameters of one model, or the joints, bodies, sites and actuators of a robot's MJCF or URDF file."""
     from ..models import names
 
+    start_jax()
     if name is not None and (robot := robot_and_contacts(name)) and not robot[1]:
         _robot(name, as_json)
         return
@@ -52,7 +53,6 @@ def models(
 
 def _robot(path: str, as_json: bool) -> None:
     """What hyjax reads from a robot's file, link by link."""
-    start_jax()
     from ..robots import from_mujoco
 
     with as_misuse():

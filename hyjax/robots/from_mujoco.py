@@ -95,7 +95,7 @@ def from_mujoco(
     Source: MuJoCo's documentation, *Computation* and *XML Reference*.
     """
     mujoco: Any = needed("mujoco", "robots", "Robots")
-    model = _compiled(source, mujoco, bool(contacts))
+    model = _compiled(source, mujoco)
     kinds = mujoco.mjtObj
     name = lambda kind, k: mujoco.mj_id2name(model, kind, k) or f"{kind.name[6:].lower()}{k}"
     _refuse(model, mujoco, name)
@@ -226,8 +226,8 @@ def from_mujoco(
     return robot
 
 
-def _compiled(source: Any, mujoco: Any, touches: bool) -> Any:
-    """The model of a file or a text; of URDF, if the robot `touches` something, on the plane `ground`."""
+def _compiled(source: Any, mujoco: Any) -> Any:
+    """The model of a file or a text, of URDF with the plane `ground`."""
     if isinstance(source, mujoco.MjModel):
         return source
     text = str(source)
@@ -235,7 +235,7 @@ def _compiled(source: Any, mujoco: Any, touches: bool) -> Any:
     if not written and not Path(text).is_file():
         raise ValueError(f"from_mujoco: there is no file {text!r}.")
     try:
-        if touches and _URDF.match(text if written else Path(text).read_text(errors="replace")):
+        if _URDF.match(text if written else Path(text).read_text(errors="replace")):
             spec = mujoco.MjSpec.from_string(text) if written else mujoco.MjSpec.from_file(text)
             spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[1, 1, 1])
             return spec.compile()

@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -46,7 +47,10 @@ def test_the_compass_gait_of_a_file_is_that_of_the_models(command, robot, compas
     assert (tmp_path / "gait.png").stat().st_size > 10_000 and (tmp_path / "gait.gif").stat().st_size > 10_000
 
 
-def test_the_parameters_of_a_walker(command, robot):
+def test_the_parameters_of_a_walker(command, robot, request):
+    """To all digits, wherever 32 bits are the default of JAX."""
+    request.addfinalizer(lambda: jax.config.update("jax_enable_x64", True))
+    jax.config.update("jax_enable_x64", False)
     ran = command("models", f"{robot}:foot_l,foot_r", "--json")
     (record,) = json.loads(ran.stdout).values()
     parameters = {each["name"]: each["default"] for each in record["parameters"]}
