@@ -10,6 +10,8 @@ and an exponential take half as long.
 Source: Hairer, Norsett, Wanner (1993), *Solving Ordinary Differential Equations I*, Sec. II.4.
 """
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Int
 
+from .._numerics.trees import parts_of
 from .._system.types import Flag, Scalar, State, Time
 from .integrator import Integrator
 from .step import Step
@@ -180,11 +183,13 @@ def at_rest(
 
     # Computed only if some lane of the batch has such coordinates.
     resting, bound, most = jax.lax.cond(eqxi.unvmap_any(slow), unless_uniform, none)
-    x, resting, near, bound, most = stop_gradient((x, resting, near, bound, most))
+    x, near, bound, most = stop_gradient((x, jnp.where(resting, near, -1), bound, most))
+    rest = tuple(zip(parts_of(x), parts_of(near), strict=True))
 
     def largest_step(now: State, steps: Int[Array, ""], given: Scalar) -> Scalar:
         # A coordinate that has left its rest is seen by the error control; a bounded number of steps is bounded.
-        rests = (steps < most) & jnp.any(resting & (jnp.abs(now - x) <= near))
+        here = [jnp.any(jnp.abs(z - z0) <= reach) for z, (z0, reach) in zip(parts_of(now), rest, strict=True)]
+        rests = (steps < most) & functools.reduce(operator.or_, here)
         return jnp.where(rests, jnp.minimum(given, bound), given)
 
     return largest_step
