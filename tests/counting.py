@@ -1,11 +1,21 @@
-"""Evaluations of a vector field, counted by callbacks into Python while a compiled program runs.
+"""Evaluations of a vector field, counted by callbacks into Python while a compiled program runs; and compilations.
 
 This holds for one lane alone. Under `vmap` a callback without a batched operand runs once for the whole batch, which is how all
 columns of `jacfwd` count once.
 """
 
+import re
+
 import equinox as eqx
 import jax
+
+
+def compiled(caplog, fn):
+    """The names of the programs that JAX compiles while `fn()` runs."""
+    caplog.clear()
+    with jax.log_compiles():
+        fn()
+    return re.findall(r"Compiling (\S+)", caplog.text)
 
 
 class Counter:

@@ -77,6 +77,11 @@ class PseudoArclength(eqx.Module):
         that of the parameter."""
         return jnp.zeros_like(tangent).at[-1].set(jnp.sign(tangent[-1])) if self.natural else tangent
 
+    def with_arrays(self, dtype: Any) -> "PseudoArclength":
+        """With lengths of steps that are arrays, which are no part of a program: for other lengths it is not compiled anew."""
+        lengths = lambda method: (method.step, method.min_step, method.max_step)
+        return eqx.tree_at(lengths, self, replace_fn=lambda length: jnp.asarray(length, dtype))
+
 
 def _check(method: Any) -> None:
     name = type(method).__name__
@@ -314,6 +319,7 @@ def curves_from(equation: Equation, v0, border, ways, interval: Interval, method
     require_kind(method, PseudoArclength, "continuation", "method", "a hj.PseudoArclength")
     bounds = interval.scaled(equation.origin[-1], equation.scale[-1])
     equation, v0, border, ways, bounds = _strong((equation, v0, border, ways, bounds))
+    method = method.with_arrays(v0.dtype)
     follow = lambda state, attempts: _follow(equation, v0, border, ways, bounds, method, accept, state, attempts)
     if is_traced((equation, v0, bounds)):
         return follow(None, jnp.inf)[0]
@@ -345,6 +351,7 @@ def point_near(
     bounds = Interval(-infinite, infinite, no, no, jnp.ones_like(infinite), jnp.ones(ways, v.dtype))
     v, border, along = (jnp.broadcast_to(each, (ways, v.size)) for each in (v, border, along))
     equation, v, border, along, bounds = _strong((equation, v, border, along, bounds))
+    method = method.with_arrays(v.dtype)
     state = _start(equation, v, along, bounds, method)
     start, step, *rest = state
     state = start, step if corrected else 0 * step, *rest

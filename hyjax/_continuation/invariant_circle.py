@@ -154,7 +154,9 @@ def invariant_circles(
     accept = jnp.asarray(1e3 * sum(unfolding.integrator.tolerances(dtype)), dtype)
     bounds = interval.scaled(unfolding.origin[0], unfolding.scale[0])
     start, along = (jnp.asarray(each, dtype) for each in (ends[1], along))
-    return InvariantCircles(unfolding, _follow(unfolding, start, along, bounds, method, accept), n_angles)
+    return InvariantCircles(
+        unfolding, _follow(unfolding, start, along, bounds, method.with_arrays(start.dtype), accept), n_angles
+    )
 
 
 @long_run

@@ -57,7 +57,7 @@ def comes_back(
 
 
 @long_run
-def fates_of(lap: Lap, nodes, x: Float[Array, "points n"], closeness, most) -> Bool[Array, " points"]:
+def fates_of(lap: Lap, nodes, x: Float[Array, "points n"], closeness: Array, most: Array) -> Bool[Array, " points"]:
     return jax.vmap(lambda x: comes_back(lambda x: lap.onward(x)[1:], nodes, x, closeness, most))(x)
 
 
@@ -153,7 +153,8 @@ def edge_state(
     near, apart = reach_of(closeness * size, size, both, np.arange(len(both)) // len(nodes))
     # What lies between both may be far smaller than a coordinate, and is no larger than some times their distance.
     size = min(size, 10 * apart)
-    fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), near, max_strides)
+    limits = jnp.asarray(near), jnp.asarray(max_strides)
+    fates = lambda x: fates_of(lap, nodes, jnp.asarray(x), *limits)
     if bool(fates(np.repeat(outside[None], POINTS, axis=0))[0]):
         raise ValueError("edge_state: both of between lead to the first orbit. Give a state outside of its basin.")
     found = tracked(lap, bisected(inside, outside, THIN * size, fates), fates, size, rounds)

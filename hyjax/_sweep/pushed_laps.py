@@ -17,7 +17,7 @@ from .._flow.flow import flow_for
 from .._flow.integrator import Integrator
 from .._flow.jump import reset
 from .._flow.simulate import mode_of_state, run_to_way
-from .._numerics.eager import long_run
+from .._numerics.eager import long_run, short_run
 from .._numerics.eigenvalues import outside_circle
 from .._orbit.lap import in_lanes, Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
@@ -35,7 +35,7 @@ class Basin(NamedTuple):
     nodes: Float[Array, "nodes n"]
     near: Array
     most: Array
-    largest: float
+    largest: Array
 
 
 class Pushed(eqx.Module):
@@ -64,7 +64,7 @@ class Pushed(eqx.Module):
     def after(self, v: Float[Array, " pushes_and_time"], step: ReturnMap) -> tuple[State, RESULTS]:
         """The state after the jump that closes a lap of `step`, from the sizes of the push along each direction, and its time."""
         own, count, at, modes = self.lap.step, len(self.directions), v[-1], self._modes
-        x, leaves = self.state(at) + v[:count] @ self.directions, jax.tree.leaves(self.lap.params)
+        x, leaves = states_of(self, v)[1], jax.tree.leaves(self.lap.params)
         kicked = [leaves[i] + kick for i, kick in zip(self.free, v[count:-1], strict=True)]
         params, system = with_leaves(self.lap.params, self.free, jnp.array(kicked)), own.system
         times = system.route(modes)[self.arc :].count(system.route(step.sequence)[-1])  # pyright: ignore
@@ -120,6 +120,13 @@ def pushes_of(
     last = orbit.start_times[stride] + orbit.jump_times[stride, k]
     last = last - 1e-6 * (last - begin)
     return Pushed(lap, arc, start, begin, last, directions, free, basin)
+
+
+@short_run
+def states_of(pushed: Pushed, v: Float[Array, " pushes_and_time"]) -> tuple[State, State]:
+    """The states of the orbit before and after a push."""
+    before = pushed.state(v[-1])
+    return before, before + v[: len(pushed.directions)] @ pushed.directions
 
 
 @long_run

@@ -39,7 +39,7 @@ from .._system.where import free_leaves, leaf_names, Where, with_leaves
 from .edge_state import bisected, THIN, tracked
 from .grid import grid_over, points_over
 from .matched import reach_of
-from .pushed_laps import Basin, Border, border_of, conditions_of, Pushed, pushes_of, returns_of
+from .pushed_laps import Basin, Border, border_of, conditions_of, Pushed, pushes_of, returns_of, states_of
 from .store import code_attributes
 
 if TYPE_CHECKING:
@@ -104,19 +104,9 @@ class SmallestPush(Shown):
         edge, border = self.edge, self.border
         if edge is None or border is None:
             raise ValueError("gradient: no edge state is known, on whose stable manifold the push ends.")
-        flat, unravel = ravel_pytree(self.orbit.params)
-        names, free, v = self.pushed.directions, self.pushed.free, jnp.append(self.push, self.instant)
-
-        def height(flat):
-            params = unravel(flat)
-            orbit = periodic_orbit(self.pushed.lap.step, self.orbit.x, params, throw=False)
-            saddle = periodic_orbit(border.lap.step, edge.x, params, throw=False)
-            lap, there = Lap(self.pushed.lap.step, params, orbit.period), Lap(border.lap.step, params, saddle.period)
-            pushed, basin = pushes_of(orbit, lap, self.pushed.arc, names, free, self.pushed.basin), self.pushed.basin
-            manifold = Border(there, saddle.x, border.multiplier, border.left)
-            return manifold.height(*pushed.after(v, there.step), self.strides, basin.most)[0]
-
-        return unravel(self.force * short_run(jax.jacfwd(height))(flat) / self.size)
+        v, starts = jnp.append(self.push, self.instant), (self.orbit.x, edge.x)
+        slope = _height_by_parameters(self.pushed, border, starts, v, jnp.asarray(self.strides))
+        return jax.tree.map(lambda each: self.force * each / self.size, slope)
 
     def sweep(self, *, phases: Any = None, where: Where | None = None, values: Any = None) -> "xarray.Dataset":
         """The smallest pushes at given phases of the orbit, and over parameters of the system.
@@ -200,7 +190,7 @@ def smallest_push(
     size = max(size, moved) if moved < np.inf else size or largest
     # The displacement of the largest push stands for the distance to an edge state that is not known.
     near = min(_reach(closeness * size, orbit, edge), moved / 3)
-    basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), largest)
+    basin = Basin(jnp.asarray(orbit.nodes), jnp.asarray(near), jnp.asarray(max_strides), jnp.asarray(largest))
     begin, period = float(orbit.start_times[0]), float(orbit.period)
     # Up to the rounding of a part of the period.
     low, high = begin - 1e-9 * period, begin + (1 + 1e-9) * period
@@ -242,8 +232,8 @@ def smallest_push(
     code = choose(jnp.asarray(missed or certified == np.inf), RESULTS.optimum_not_found, RESULTS.successful)
     if missed and pushed.fates(seen[None])[2][0] == RESULTS.outside_domain._value:
         code = RESULTS.outside_domain
-    before, push = pushed.state(jnp.asarray(v[-1])), jnp.asarray(v[:-1])
-    after = before + push[: len(pushed.directions)] @ pushed.directions
+    before, after = states_of(pushed, jnp.asarray(v))
+    push = jnp.asarray(v[:-1])
     result = SmallestPush(
         push, jnp.sqrt(push @ push), jnp.asarray(v[-1]), before, after, edge, jnp.asarray(force), strides,
         certified, code, pushed, border, orbit, names,
@@ -253,6 +243,25 @@ def smallest_push(
         "push that was seen to leave the basin is returned."
     )
     return raise_failure("smallest_push", result, remedy=remedy) if throw else result
+
+
+@short_run
+def _height_by_parameters(
+    pushed: Pushed, border: Border, starts: tuple[State, State], v: Array, strides: Array
+) -> Params:
+    """$c_p$ of a push, shaped like the parameters; the orbit and the edge state move, from `starts`."""
+    flat, unravel = ravel_pytree(pushed.lap.params)
+
+    def height(flat):
+        params = unravel(flat)
+        laps = (pushed.lap, border.lap)
+        orbit, saddle = (periodic_orbit(lap.step, x, params, throw=False) for lap, x in zip(laps, starts, strict=True))
+        own, there = Lap(pushed.lap.step, params, orbit.period), Lap(border.lap.step, params, saddle.period)
+        moved = pushes_of(orbit, own, pushed.arc, pushed.directions, pushed.free, pushed.basin)
+        manifold = Border(there, saddle.x, border.multiplier, border.left)
+        return manifold.height(*moved.after(v, there.step), strides, pushed.basin.most)[0]
+
+    return unravel(jax.jacfwd(height)(flat))
 
 
 def _rate(directions: Array, free: tuple[int, ...]) -> float:
@@ -309,7 +318,7 @@ def _certified(pushed: Pushed, v: np.ndarray) -> float:
 def _starts(pushed: Pushed, times) -> list[tuple[np.ndarray, np.ndarray]]:
     """For the smallest pushes along several directions at several instants that leave the basin: the last inside of the border,
     and the first outside."""
-    count, largest = len(pushed.directions) + len(pushed.free), pushed.basin.largest
+    count, largest = len(pushed.directions) + len(pushed.free), float(pushed.basin.largest)
     if count == 1:
         units = np.array([[1.0], [-1.0]])
     else:

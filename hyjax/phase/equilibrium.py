@@ -202,6 +202,7 @@ def _found(system: HybridSystem, mode: str, guess: State, params: Params, most: 
     return dataclasses.replace(found, iterations=jax.lax.stop_gradient(iterations).astype(int))
 
 
+@short_run
 def equilibrium_at(
     system: HybridSystem, mode: str, x: State, params: Params, scale: Array | float = 0.0
 ) -> Equilibrium:

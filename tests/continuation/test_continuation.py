@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray
+from counting import compiled
 from numpy.testing import assert_allclose, assert_array_equal
 from pages import cells
 from readme import claimed
@@ -115,6 +116,17 @@ def test_period_doubling_of_the_logistic_map(doubling):
     assert_allclose(point.multiplier, -1, rtol=1e-13)
     assert point.residual < 1e-13
     assert re.search(r"^ *period-doubling +3 ", str(doubling), re.MULTILINE)
+
+
+@pytest.mark.medium
+def test_a_branch_with_other_numbers_and_steps_compiles_nothing(doubling, caplog):
+    def again():
+        orbit = start(logistic, [0.6], {"r": jnp.array(2.7)})
+        method = hj.PseudoArclength(step=0.02, min_step=1e-6, max_step=0.1)
+        (point,) = hj.continuation(orbit, where=lambda p: p["r"], stop=3.2, method=method).special_points
+        assert_allclose(point.value, 3, rtol=1e-14)
+
+    assert doubling.special_points and compiled(caplog, again) == []
 
 
 @pytest.mark.medium

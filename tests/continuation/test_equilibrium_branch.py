@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from counting import compiled
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.linalg import expm
@@ -41,14 +42,15 @@ def test_a_fold_with_its_coefficient_and_a_branch_point():
 
 
 @pytest.mark.medium
-def test_a_point_at_the_end():
-    """What is zero at `stop` itself, where the sign is that of rounding."""
+def test_a_point_at_the_end(caplog):
+    """What is zero at `stop` itself, where the sign is that of rounding; a second branch compiles nothing."""
     spiral = alone(lambda t, x, p: radial(x, p), "x", "y")
     fork = alone(lambda t, x, p: p * x - x**3, "x")
     for system, guess, kind in ((spiral, [0.0, 0.0], "hopf"), (fork, [0.0], "branch-point")):
-        branch = branch_of(system, "flow", guess, jnp.array(-0.33), stop=0.0)
+        branch, again = (branch_of(system, "flow", guess, jnp.array(begun), stop=0.0) for begun in (-0.33, -0.3))
         (point,) = branch.special_points
         assert point.kind == kind and abs(point.value) < 1e-13 and branch.unresolved == ()
+        assert compiled(caplog, lambda again=again: again.special_points) == []
 
 
 @pytest.mark.medium

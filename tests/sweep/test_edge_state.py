@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from counting import compiled
 from numpy.testing import assert_allclose
 from systems import ROLLED
 from test_continuation import mapping
@@ -18,12 +19,14 @@ CUBED = mapping(lambda x, p: -x * p["gain"] * x**2, 1)
 
 
 @pytest.mark.medium
-def test_between_two_wells():
+def test_between_two_wells(caplog):
     params, step = {"tilt": jnp.array(0.3)}, hj.ReturnMap(TWO_WELLS, sequence=("run",), integrator=ROLLED)
     right, left = (hj.periodic_orbit(step, jnp.array([sign, 0.6, 0.0]), params) for sign in (1.0, -1.0))
     edge = hj.edge_state(step, params, between=(right, left))
     assert_allclose(edge.x, 0, atol=1e-12)
     assert_allclose(edge.multipliers[0], 1.5, rtol=1e-12)
+    again = lambda: hj.edge_state(step, params, between=(left, right), closeness=0.02, max_strides=80)
+    assert compiled(caplog, again) == []
     # From a state, whatever it leads to.
     other = hj.edge_state(step, params, between=(right, jnp.array([-0.2, 5.0, 0.0])))
     assert_allclose(other.x, edge.x, atol=1e-12)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from counting import compiled
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import expm
 from scipy.optimize import brentq
@@ -138,6 +139,16 @@ def test_the_gradient_of_the_size_in_closed_form():
     assert_allclose(gradient["a"], -1 / (2 * np.sqrt(3)), rtol=1e-9)
     # Along the curve the closest point moves by nothing of first order: x changes by c y^3.
     assert_allclose(gradient["c"], 0.5 * least.push[1] ** 3 / least.size, rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_a_second_push_of_other_numbers_compiles_nothing(caplog):
+    def pushed(a, c, **given):
+        rest = orbits(a, c)[0]
+        hj.smallest_push(rest, directions=("x0", "x1"), **given).gradient()
+
+    assert "jit(conditions_of)" in compiled(caplog, lambda: pushed(1.0, 0.0, instants=(0.3,), largest=2.0))
+    assert compiled(caplog, lambda: pushed(1.1, 0.1, instants=(0.4,), largest=1.9)) == []
 
 
 @pytest.mark.medium
