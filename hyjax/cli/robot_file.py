@@ -201,7 +201,7 @@ def _module(path: str, robot: Any, system: Any, shown: Any, params_class: type, 
     """What a model has, as a module; `shown` has the outline."""
     import jax.numpy as jnp
 
-    from ..robots.robot import on_ground
+    from ..robots.walker import on_ground
 
     module: Any = ModuleType(Path(path).stem)
     module.title, module.Params = Path(path).stem, params_class

@@ -4,6 +4,7 @@ Bodies are given by their mass matrix, or by their Lagrangian. The Coriolis term
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -79,8 +80,9 @@ class Mechanism(eqx.Module):
 
         **Arguments:** `t`: shape `()`. `q`, `v`: positions and their rates, shape `(m,)`. `params`: of `mass`, `forces` and
         `coriolis`. **Returns:** shape `(m,)`, differentiable to every order. NaN where `M` is not symmetric and positive
-        definite; `ValueError` for functions that return another shape.
+        definite; `ValueError` for functions that return another shape, and for positions and rates of another.
         """
+        q, v = as_coordinates("acceleration", q, v)
         return accelerated(inertia(self, q, params), load(self, t, q, v, params))
 
     def reduced(self, embedding: Callable[[Positions, Params], Positions]) -> "Mechanism":
@@ -168,6 +170,20 @@ def inertia(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:
     mass = given_mass(mechanism, q, params)
     # A matrix from a file's bodies is symmetric. Of another only one half would count.
     return mass if mechanism._rows is not None else nan_unless(is_symmetric(mass), mass)
+
+
+def as_coordinates(caller: str, *given: Any, size: int | None = None) -> list[Array]:
+    """Positions, and their rates, as real numbers of one kind: integers would cut the numbers of the bodies. `ValueError` unless
+    all have the shape `(size,)`, by default that of the first."""
+    arrays = [jnp.asarray(each) for each in given]
+    size = arrays[0].size if size is None else size
+    if any(each.shape != (size,) or jnp.iscomplexobj(each) for each in arrays):
+        shapes = " and ".join(str(each.shape) for each in arrays)
+        raise ValueError(
+            f"{caller}: coordinates of shape {shapes} must be real, of shape ({size},). Use jax.vmap for batches."
+        )
+    kinds = [each.dtype for each in arrays if jnp.issubdtype(each.dtype, jnp.floating)]
+    return [each.astype(max(kinds, key=lambda kind: kind.itemsize) if kinds else float) for each in arrays]
 
 
 def given_mass(mechanism: Mechanism, q: Positions, params: Params) -> Matrix:

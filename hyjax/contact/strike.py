@@ -11,7 +11,7 @@ from .._system.types import Params, Time
 from .contact import Contact
 from .contact_set import ContactSet, STUCK
 from .laws import impact as single_impact
-from .mechanism import check_mechanism, Mechanism, Positions, Velocities
+from .mechanism import as_coordinates, check_mechanism, Mechanism, Positions, Velocities
 from .projection import project
 
 
@@ -57,9 +57,7 @@ def impact(
     listed = (contacts,) if isinstance(contacts, Contact) else tuple(contacts)
     if not listed or not all(isinstance(each, Contact) for each in listed):
         raise ValueError(f"impact: give one hj.contact.Contact or several, not {contacts!r}.")
-    q, v = jnp.asarray(q), jnp.asarray(v)
-    if q.ndim != 1 or q.shape != v.shape:
-        raise ValueError(f"impact: q of shape {q.shape} and v of shape {v.shape} must both have the shape (m,).")
+    q, v = as_coordinates("impact", q, v)
     before = project(mechanism, listed, jnp.asarray(t, q.dtype), jnp.concatenate([q, v]), params)
     rounding = 8 * float(jnp.finfo(v.dtype).eps) * (jnp.abs(before.jacobian) @ jnp.abs(v))
     # What is NaN has no other impulse.

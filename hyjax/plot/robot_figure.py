@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 from .._flow.trajectory import Arc, Trajectory
 from .._orbit.orbit import PeriodicOrbit
 from .._results.registry import animate
-from ..robots.robot import first_plane, on_ground, Robot, RobotParams
+from ..robots.robot import Robot, RobotParams
+from ..robots.walker import first_plane, on_ground
 from .figure import pyplot
 from .scene import placed_arcs, scene, view_of
 

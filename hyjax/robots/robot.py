@@ -36,7 +36,7 @@ from .._results.shown import Shown
 from .._results.table import Table
 from .._system.types import Scalar, Time
 from ..contact.contact import Contact
-from ..contact.mechanism import Mechanism, Motion, Positions, Velocities
+from ..contact.mechanism import as_coordinates, Mechanism, Motion, Positions, Velocities
 from .silhouette import Line
 
 Vector = Float[Array, " 3"]
@@ -226,6 +226,7 @@ class Robot(Shown):
 
     def mass(self, q: Positions, params: RobotParams) -> Float[Array, "m m"]:
         """The mass matrix, shape `(m, m)`."""
+        (q,) = self._real("mass", q)
         return self._mass(self._moved(q, params), params)
 
     def _mass(self, moved: Moved, params: RobotParams) -> Float[Array, "m m"]:
@@ -237,6 +238,7 @@ class Robot(Shown):
 
     def inertial(self, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
         """The forces of inertia and gravity, $c(q, v)$, shape `(m,)`."""
+        q, v = self._real("coriolis", q, v)
         return self._inertial(self._moved(q, params), v, params)
 
     def _inertial(self, moved: Moved, v: Velocities, params: RobotParams) -> Velocities:
@@ -253,6 +255,7 @@ class Robot(Shown):
 
     def forces(self, t: Time, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
         """The forces of dampers, springs and actuators, $Q(t, q, v)$, shape `(m,)`."""
+        q, v = self._real("forces", q, v)
         damping, stiffness, rest = (
             jnp.asarray(each, q.dtype) for each in (params.damping, params.stiffness, params.rest)
         )
@@ -271,19 +274,19 @@ class Robot(Shown):
 
     def position(self, q: Positions, site: str, params: RobotParams | None = None) -> Vector:
         """The place of a site in the world, shape `(3,)`, m; `ValueError` for a site that the robot does not have."""
-        params = self.params if params is None else params
+        params, (q,) = self.params if params is None else params, self._real("position", q)
         number = named("Robot", "site", site, [name for name, _ in self.sites])
         own, link = params.site[number].astype(q.dtype), self.sites[number][1]
         return self._carried(link, own, q, params)
 
     def jacobian(self, q: Positions, site: str, params: RobotParams | None = None) -> Float[Array, "3 m"]:
         """The derivative of `position` by the coordinates, shape `(3, m)`."""
-        return jax.jacfwd(lambda q: self.position(q, site, params))(q)
+        return jax.jacfwd(lambda q: self.position(q, site, params))(*self._real("jacobian", q))
 
     def energy(self, q: Positions, v: Velocities, params: RobotParams | None = None) -> Scalar:
         """Kinetic energy, and those of gravity and springs, with those of servos, J; zero at the height of the file's origin.
         Bodies that no joint moves do not count."""
-        params = self.params if params is None else params
+        params, (q, v) = self.params if params is None else params, self._real("energy", q, v)
         masses, gravity, stiffness, rest = (
             jnp.asarray(each, q.dtype) for each in (params.mass, params.gravity, params.stiffness, params.rest)
         )
@@ -298,7 +301,7 @@ class Robot(Shown):
         farthest site of the last link. Spheres, boxes and cylinders across have the names of their geoms. `joint` is a point
         where limbs meet. Meshes are not drawn.
         """
-        params = self.params if params is None else params
+        params, (q,) = self.params if params is None else params, self._real("outline", q)
         rotation, origin = self._poses(q, params)
         # The world, number -1, is behind the links.
         rotation = jnp.concatenate([rotation, jnp.eye(3, dtype=q.dtype)[None]])
@@ -346,19 +349,23 @@ class Robot(Shown):
         normals, tangents = cosine * up + sine * forward, cosine * forward - sine * up
         return params.geom[geoms].astype(like.dtype) + place, number(radii), heights, normals, tangents
 
+    def _real(self, caller: str, *given: Positions) -> list[Positions]:
+        return as_coordinates(f"Robot: {caller}", *given, size=len(self.turns))
+
     def _gap(self, k: int, t: Time, q: Positions, params: RobotParams) -> Scalar:
+        (q,) = self._real("gap", q)
         (point,), (radius,), (height,), (normal,), _ = self._touches([k], q, params)
         return jnp.sum(normal * self._carried(self.touching[k][2], point, q, params)) - height - radius
 
     def _slip(self, k: int, t: Time, q: Positions, v: Velocities, params: RobotParams) -> Scalar:
-        link = self.touching[k][2]
+        link, (q, v) = self.touching[k][2], self._real("slip", q, v)
         (point,), (radius,), _, _, (tangent,) = self._touches([k], q, params)
         rate = jax.jvp(lambda q: jnp.sum(tangent * self._carried(link, point, q, params)), (q,), (v,))[1]
         # The point that touches moves with the centre, and with the rotation rate, backward where the link rolls forward.
         return rate - radius * jnp.sum((self._moves[0][link] * np.array(self.rolls)).astype(v.dtype) * v)
 
     def _room(self, k: int, t: Time, q: Positions, params: RobotParams) -> Scalar:
-        return self._rooms([k], q, params)[0][0]
+        return self._rooms([k], *self._real("gap", q), params)[0][0]
 
     def _rooms(
         self, numbers: Sequence[int], q: Positions, params: RobotParams
@@ -519,27 +526,6 @@ def named(caller: str, what: str, name: str, names: Sequence[str]) -> int:
 # The rotations of a spoke around a rim.
 _ANGLES = np.linspace(0, 2 * np.pi, 33)
 _RIM = np.moveaxis(np.array([[np.cos(_ANGLES), -np.sin(_ANGLES)], [np.sin(_ANGLES), np.cos(_ANGLES)]]), 2, 0)
-
-
-def first_plane(robot: Robot) -> int:
-    """The number of the plane of the first contact."""
-    return robot.touching[0][4] if robot.touching else 0
-
-
-@eqx.filter_jit
-def on_ground(
-    robot: Robot, q: Positions, params: RobotParams, plane: int | None = None
-) -> dict[str, Float[Array, "count 2"]]:
-    """The lines of a picture along a plane and above it, by default that of the first contact; without one, those of
-    `outline`."""
-    lines = robot.outline(q, params)
-    if not robot.planes:
-        return lines
-    plane = first_plane(robot) if plane is None else plane
-    slope, height = (jnp.asarray(each[plane], q.dtype) for each in (params.slope, params.height))
-    sine, cosine = jnp.sin(slope), jnp.cos(slope)
-    turned = {name: points @ jnp.array([[cosine, sine], [-sine, cosine]]) for name, points in lines.items()}
-    return {name: points - jnp.stack([jnp.zeros_like(height), height]) for name, points in turned.items()}
 
 
 def _friction(geom: int, params: RobotParams) -> Scalar:

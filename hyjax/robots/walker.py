@@ -22,9 +22,9 @@ from jaxtyping import Array, Float
 from .._numerics.elimination import solve_positive
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar, State, Time
-from ..contact.mechanism import accelerated, inertia, load, Positions, Velocities
+from ..contact.mechanism import accelerated, as_coordinates, inertia, load, Positions, Velocities
 from ..contact.strike import relabelling
-from .robot import Moved, named, on_ground, Robot, RobotParams
+from .robot import Moved, named, Robot, RobotParams
 
 Joints = Float[Array, " joints"]
 Motions = Float[Array, "m joints"]
@@ -64,6 +64,7 @@ class Walker(eqx.Module):
     @eqx.filter_jit
     def pinned(self, mode: str, theta: Joints, params: RobotParams | None = None) -> Positions:
         """The robot's coordinates where the stance foot of a mode stands, shape `(n,)` to `(n + 2,)`."""
+        (theta,) = as_coordinates("pinned", theta, size=len(self.robot.turns) - 2)
         return _pinned(self.robot, self._feet(mode)[0], theta, self.robot.params if params is None else params)
 
     @eqx.filter_jit
@@ -71,6 +72,7 @@ class Walker(eqx.Module):
         r"""The force of the ground on the stance foot, along the ground and normal to it, N. The ground would have to pull where
         the second is negative, and to have the friction $|f_1| / f_2$ at least."""
         robot, (stance, _) = self.robot, self._feet(mode)
+        (x,) = as_coordinates("ground_force", x, size=2 * len(robot.turns) - 4)
         params = robot.params if params is None else params
         mechanism, now, (theta, rate) = robot.mechanism, jnp.asarray(t, x.dtype), _halves(x)
         mass, force, motions, turning = _standing(robot, stance, now, theta, rate, params)
@@ -285,6 +287,27 @@ def _check_alike(robot: Robot, first: int, other: int, exchange: np.ndarray) -> 
                 f"walker: mirror: the legs are not alike: their {what} differ. Pair the joints of equal links, or give "
                 "mirror={} for steps that alternate."
             )
+
+
+def first_plane(robot: Robot) -> int:
+    """The number of the plane of the first contact."""
+    return robot.touching[0][4] if robot.touching else 0
+
+
+@eqx.filter_jit
+def on_ground(
+    robot: Robot, q: Positions, params: RobotParams, plane: int | None = None
+) -> dict[str, Float[Array, "count 2"]]:
+    """The lines of a picture along a plane and above it, by default that of the first contact; without one, those of
+    `outline`."""
+    lines = robot.outline(q, params)
+    if not robot.planes:
+        return lines
+    plane = first_plane(robot) if plane is None else plane
+    slope, height = (jnp.asarray(each[plane], q.dtype) for each in (params.slope, params.height))
+    sine, cosine = jnp.sin(slope), jnp.cos(slope)
+    turned = {name: points @ jnp.array([[cosine, sine], [-sine, cosine]]) for name, points in lines.items()}
+    return {name: points - jnp.stack([jnp.zeros_like(height), height]) for name, points in turned.items()}
 
 
 def _halves(x: State) -> tuple[Joints, Joints]:

@@ -137,7 +137,7 @@ def test_bad_arguments_of_an_impact():
     for contacts in ([], [foot, 3]):
         with pytest.raises(ValueError, match="impact: give one"):
             impact(BLOCK, q, q, None, contacts)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match=r"q of shape \(3,\) and v of shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"coordinates of shape \(3,\) and \(2,\)"):
         impact(BLOCK, q, q[:2], None, foot)
     with pytest.raises(ValueError, match=r"must be a hj\.contact\.Mechanism"):
         impact(3, q, q, None, foot)  # pyright: ignore[reportArgumentType]

@@ -289,6 +289,42 @@ def test_forces_that_a_flag_disables_are_zero():
         assert_allclose(robot.mechanism.acceleration(NOW, Q, V, params), data.qacc, rtol=0, atol=1e-11)
 
 
+def test_integers_are_real_numbers_and_other_shapes_are_refused(unchecked):
+    """A pose is often written in whole numbers, beside which those of the bodies must not be cut."""
+    robot = hj.robots.from_mujoco(
+        """<mujoco><worldbody><geom type="plane" size="1 1 1" euler="0 5 0"/>
+          <body><joint name="x" type="slide" axis="1 0 0"/><joint axis="0 1 0" range="-90 25" limited="true" name="turn"/>
+            <geom name="tip" size="0.15" pos="0 0 -0.7" mass="0.8"/><site name="end" pos="0 0 -0.7"/></body>
+        </worldbody></mujoco>""",
+        contacts=["tip", "turn"],
+    )
+    mechanism, params, tip = robot.mechanism, robot.params, robot.contacts["tip"]
+    slip = tip.slip
+    assert slip is not None
+    functions = {
+        "position": lambda q, v: robot.position(q, "end"),
+        "jacobian": lambda q, v: robot.jacobian(q, "end"),
+        "energy": robot.energy,
+        "outline": lambda q, v: robot.outline(q)["tip"],
+        "mass": lambda q, v: mechanism.mass(q, params),
+        "coriolis": lambda q, v: robot.inertial(q, v, params),
+        "forces": lambda q, v: mechanism.forces(NOW, q, v, params),
+        "acceleration": lambda q, v: mechanism.acceleration(NOW, q, v, params),
+        "gap": lambda q, v: tip.gap(NOW, q, params),
+        "slip": lambda q, v: slip(NOW, q, v, params),
+        "stop": lambda q, v: robot.contacts["turn_upper"].gap(NOW, q, params),
+        "impact": lambda q, v: hj.contact.impact(mechanism, q, v, params, tip)[0],
+    }
+    whole, real = jnp.array([2, 1]), jnp.array([2.0, 1.0])
+    for name, function in functions.items():
+        known = function(real, -real)
+        assert_allclose(function(whole, -whole), known, rtol=1e-15, err_msg=name)
+        assert_allclose(function(whole, -real), known, rtol=1e-15, err_msg=name)
+        assert_allclose(function([2, 1], [-2.0, -1]), known, rtol=1e-15, err_msg=name)
+        with pytest.raises(ValueError, match=r"coordinates of shape \(3,\).* must be real, of shape \([23],\)"):
+            function(jnp.zeros(3), jnp.zeros(2))
+
+
 @pytest.mark.medium
 def test_transformations():
     """Accelerations in a batch over a mass, by forward and reverse derivatives against a central difference; float32 stays."""
