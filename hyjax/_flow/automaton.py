@@ -18,7 +18,7 @@ from .._numerics.programs import once
 from .._numerics.trees import MOST_PARTS, select
 from .._system.per_mode import kind_of, numbers_of, PerMode, with_numbers
 from .._system.results import numbered_code, RESULTS
-from .._system.system import HybridSystem, Mode, of_member, Transition
+from .._system.system import as_given, HybridSystem, Mode, of_member, Transition
 from .._system.types import Flag, Params, Scalar, State, Time
 from .choices import shape_of
 from .integrate import Arrival, Entry, integrate
@@ -297,8 +297,13 @@ def flags_by_mode(rows: Sequence[np.ndarray | None], count: int) -> Callable[[tu
 
 def switched(index: Index, ways: Sequence[PyTree], branch: Callable[..., Array], *operands: PyTree) -> Array:
     """`branch(ways[index], *operands)`. Entries of `ways` that consist of the same functions share one branch; where they differ
-    in numbers (`PerMode`), that branch receives the numbers of the entry as arrays."""
-    kinds = [kind_of(way) for way in ways]
+    in numbers (`PerMode`), that branch receives the numbers of the entry as arrays. Functions made by `HybridSystem.hoisted` are
+    the same where they are made from one function with the same numbers."""
+    kinds = []
+    for way in ways:
+        given = as_given(way)
+        hides = jax.tree.structure(given) != jax.tree.structure(way)
+        kinds.append((kind_of(given), numbers_of(given) if hides else ()))
     distinct = list(dict.fromkeys(kinds))
     branches = []
     for kind in distinct:

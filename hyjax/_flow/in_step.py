@@ -14,6 +14,7 @@ the other body may be at the same guard.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -107,7 +108,7 @@ def in_step(automaton: Automaton, t: Time, z: Padded, mode: Index, met: Mask, cl
     **Arguments:** `t`, `z`, `mode`: before the events. `close`: the time within which the guards fall.
     """
     several = jnp.sum(met) > 1
-    judged = lambda: several & _commute(automaton, *without_tangents((t, z, mode, met, close, params)))
+    judged = lambda: several & _commute(automaton, t, z, mode, met, close, params)
     # Rare: one flag for the whole batch.
     return jax.lax.cond(eqxi.unvmap_any(several), judged, lambda: jnp.array(False))
 
@@ -159,17 +160,12 @@ def impacts_in_step(
         points.append((impact.t, automaton.pad(impact.x), impact._close))
     met, (t, z, close) = jnp.stack(met), jax.tree.map(lambda *each: jnp.stack(each), *points)
 
-    def judged():
-        arcs = without_tangents((t, z, numbers, met, close))
-        still = without_tangents(params)
-
-        def one(arc):
-            t, z, mode, met, close = arc
-            return _commute(automaton, t, z, mode, met, close, still)
-
-        return jax.lax.map(one, arcs)
+    def one(arc):
+        judged = lambda: _commute(automaton, *arc, params)
+        return jax.lax.cond(eqxi.unvmap_any(jnp.sum(arc[3]) > 1), judged, lambda: jnp.array(False))
 
     none = jnp.zeros(len(several), bool)
+    judged = lambda: jax.lax.map(one, (t, z, numbers, met, close))
     found = jax.lax.cond(eqxi.unvmap_any(jnp.any(met)), judged, lambda: none) & (jnp.sum(met, axis=1) > 1)
     for k, flag in zip(several, found, strict=True):
         flags[k] = flag
@@ -354,6 +350,7 @@ def owed_after(
 
 
 def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
+    automaton, t, z, mode, met, close, params = without_tangents((automaton, t, z, mode, met, close, params))
     automaton, z, params = automaton.of_state(z, mode, params)
     arrays, rest = eqx.partition((automaton, params), eqx.is_inexact_array)
     along_params = jax.tree.map(_general, arrays)
@@ -387,7 +384,7 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
         return after
 
     def follow(choices, nudge):
-        """The end of the order that takes the guards by their places `choices` among those that are left."""
+        """The end of the order that takes the guards by their places `choices` among those that are left; and their number."""
 
         def one(carry, place):
             choice, begins = place
@@ -416,23 +413,37 @@ def _commute(automaton: Automaton, t, z, mode, met, close, params) -> Flag:
             sizes_after = jnp.maximum(sizes[0], jnp.abs(z_after)), jnp.maximum(sizes[1], terms)
             spent_after = spent | taken_at(automaton, t, z, z_after, taken, params)
             after = entered, z_after, columns_after, left - 1, sound, spent_after, sizes_after
-            return select(left > 0, after, (mode, z, columns, left, sound, spent, sizes)), None
+            return select(left > 0, after, (mode, z, columns, left, sound, spent, sizes)), left
 
         start = z * (1 + nudge * 64 * eps * jnp.cos(1.0 + jnp.arange(size, dtype=dtype)))
         columns = jnp.eye(size + 1, size, dtype=dtype)
         sizes = jnp.abs(start), jnp.abs(columns)
         spent = jnp.zeros(sum(automaton.system.sizes), bool)
         carry = mode, start, columns, jnp.sum(met), jnp.sum(met) <= most, spent, sizes
-        (mode_end, z_end, columns_end, left, sound, _, sizes), _ = jax.lax.scan(
+        (mode_end, z_end, columns_end, left, sound, _, sizes), each_left = jax.lax.scan(
             one, carry, (choices, jnp.arange(choices.size) == 0)
         )
-        return mode_end, z_end, columns_end, sound & (left == 0), sizes
+        return (mode_end, z_end, columns_end, sound & (left == 0), sizes), each_left[0]
 
-    # With fewer events some of these orders coincide. At the last place no event is left.
-    orders = list(itertools.product(*(range(most - i) for i in range(most)), (0,)))
-    each = np.repeat(np.array(orders), 2, axis=0), np.tile([0.0, 1.0], len(orders))
-    found = jax.lax.map(lambda one: follow(*one), (jnp.asarray(each[0]), jnp.asarray(each[1], dtype)))
-    return _alike(automaton, mode, jax.tree.map(lambda leaf: leaf.reshape(len(orders), 2, *leaf.shape[1:]), found))
+    # Those of so many events are the first ones. At the last place no event is left.
+    places = lambda events: itertools.product(*(range(max(events - i, 1)) for i in range(most)), (0,))
+    orders = jnp.array(list(dict.fromkeys(itertools.chain.from_iterable(map(places, range(1, most + 1))))))
+    # Each from the state and from one a rounding beside it.
+    numbers = 2 * jnp.array([math.factorial(events) for events in range(most + 1)])
+
+    def one_order(carry):
+        k, count, found = carry
+        end, events = follow(orders[k // 2], (k % 2).astype(dtype))
+        found = jax.tree.map(lambda rows, row: rows.at[k].set(row), found, end)
+        return k + 1, jnp.maximum(count, numbers[jnp.minimum(events, most)]), found
+
+    shapes, _ = jax.eval_shape(follow, orders[0], jnp.zeros((), dtype))
+    blank = jax.tree.map(lambda leaf: jnp.zeros((2 * len(orders), *leaf.shape), leaf.dtype), shapes)
+    start = jnp.array(0), jnp.array(2), blank
+    _, count, found = jax.lax.while_loop(lambda carry: carry[0] < carry[1], one_order, start)
+    rows = jnp.arange(2 * len(orders))
+    followed = jnp.where(rows < count, rows, rows % 2).reshape(-1, 2)
+    return _alike(automaton, mode, jax.tree.map(lambda leaf: leaf[followed], found))
 
 
 def _alike(automaton: Automaton, mode: Index, ends: PyTree) -> Flag:

@@ -15,9 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from .._flow.in_step import examined_if_needed, unordered
+from .._flow.in_step import examined_if_needed, may_be_in_step, unordered
 from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
-from .._flow.section_map import check_section, Crossing, for_terminal_modes, SectionMap, with_section_mode
+from .._flow.section_map import (
+    check_section,
+    Crossing,
+    crossing_of,
+    for_terminal_modes,
+    SectionMap,
+    with_section_mode,
+)
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root
@@ -133,7 +140,8 @@ def _solve(
         result = outcome(root.converged, result)
         return FixedPoint(nodes, arcs, period, jacobian, root.residual, jnp.zeros_like(period), result)
 
-    return jax.vmap(solve)(guesses)
+    # A program without lanes is half as long to trace.
+    return jax.vmap(solve)(guesses) if len(guesses) > 1 else jax.tree.map(lambda leaf: leaf[None], solve(guesses[0]))
 
 
 def _onto_surface(section: SectionLike, x: State, params: Params) -> State:
@@ -185,10 +193,8 @@ def orbit_of_section(
     remedy = "By a section the sequence of modes is not known in advance: give orbit.step of an orbit found before."
     require_known("periodic_orbit", guess, params, near, remedy=remedy)
     step, section_map, params = _prepared("periodic_orbit", step, (guess,), params)
-    meets = [False]
-    if is_matrix_free(method):
-        start = _onto_surface(section_map.section, guess, params)
-    else:
+    start, meets = _onto_surface(section_map.section, guess, params), [False]
+    if not is_matrix_free(method):
         *_, fine = stage_limits(method, section_map.integrator, guess.dtype)
 
         def solve(judges: bool) -> tuple[FixedPoint, RESULTS]:
@@ -197,7 +203,9 @@ def orbit_of_section(
             found = _solve(each, params, step.strides, method, guess[None], fine)
             return found, found.result
 
-        found, _ = examined_if_needed(solve, section_map.system)
+        # Where the pass from the guess meets events that fall together, a search that does not examine them ends there.
+        known = _meets_together(step, start, params)
+        found, _ = solve(True) if known else examined_if_needed(solve, section_map.system)
         found = jax.tree.map(lambda leaf: leaf[0], found)
         start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
     there, copies = on_section(step.system, section_map.section)
@@ -269,6 +277,17 @@ def _sequence_from(step: ReturnMap, copies: dict[int, str], x: State, params: Pa
             sequence.append(home)
         t, x = t + passed.time, passed.x
     return tuple(sequence) if mode == step.mode else (home,)
+
+
+def _meets_together(step: ReturnMap, x: State, params: Params) -> bool:
+    """Whether the pass from a state meets events that fall together, which may be in step."""
+    assert step.section is not None
+    if not may_be_in_step(step.system):
+        return False
+    known = check_section(step.system, step.section, x, params, 0.0, step.integrator_or(Integrator()))
+    system, t, x, params, integrator = known
+    passed = crossing_of(system, step.section, t, x, params, step.max_jumps, integrator, 1, False)
+    return bool(passed.result == RESULTS.simultaneous_guards)
 
 
 def _named(

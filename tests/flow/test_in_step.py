@@ -12,7 +12,7 @@ from systems import line, ROLLED, same, still
 from test_bouligand import CASES
 
 import hyjax as hj
-from hyjax._testing import each_in_step, order_of_events
+from hyjax._testing import each_in_step, order_of_events, section_search
 from hyjax.models import pulse_coupled_neurons, slip
 
 RESULTS = hj.RESULTS
@@ -334,10 +334,13 @@ def test_two_clocks_at_one_time_both_tick(order):
 
 
 @pytest.mark.medium
-def test_a_guard_that_stays_zero_is_not_due_in_another_mode():
+def test_a_guard_that_stays_zero_is_not_due_in_another_mode(monkeypatch):
     """Two neurons whose spikes reach each other after a delay, in step: an arrival leaves its countdown at zero, whose guard is
     the same function in the mode entered. The period and the multiplier of their difference in closed form; by a section too,
-    whose map has a copy of the mode for each transition."""
+    whose map has a copy of the mode for each transition, and whose search is one program, because the guess is in step."""
+    searches, solve = [], section_search._solve
+    searched = lambda section_map, *args: searches.append(section_map.judges) or solve(section_map, *args)
+    monkeypatch.setattr(section_search, "_solve", searched)
     drive, delay, pulse = 1.3, 0.3, jnp.array(-0.1)
     field = lambda t, x, p: jnp.concatenate([drive - x[:2], -jnp.ones(2)])
     threshold, countdown = (lambda t, x, p: 1 - x[:2]), (lambda t, x, p: x[2:])
@@ -362,6 +365,31 @@ def test_a_guard_that_stays_zero_is_not_due_in_another_mode():
         orbit = hj.periodic_orbit(step, jnp.array(guess), pulse)
         assert_allclose(orbit.period, period, atol=1e-13)
         assert_allclose(np.sort(np.abs(orbit.multipliers)), [0, 0, 0, multiplier], atol=1e-12)
+    assert searches == [True]
+
+
+@pytest.mark.medium
+def test_as_many_orders_are_followed_as_the_events_have():
+    """Two of four bodies land together, and three, in one run each. All 24 orders of four events, from two states a rounding
+    apart, would be 192 jumps; those of two and of three events are 2 and 6 orders."""
+    landings = []
+
+    def land(t, x, p, i):
+        jax.debug.callback(lambda: landings.append(0))
+        return x.at[i].set(5.0)
+
+    system = hj.HybridSystem(
+        {"fall": hj.Mode(lambda t, x, p: -jnp.ones(4), tuple("abcd"))},
+        (hj.Transition("fall", "fall", guard=lambda t, x, p: x, reset=land),),
+    )
+    counts = []
+    for start in ([1.0, 1.0, 2.5, 3.0], [1.0, 1.0, 1.0, 3.0]):
+        landings.clear()
+        ran = hj.simulate(system, jnp.array(start), None, mode="fall", t1=1.5, max_jumps=8)
+        assert ran.result == RESULTS.successful and ran.jumps == start.count(1.0)
+        jax.effects_barrier()
+        counts.append(len(landings))
+    assert 2 * counts[0] < counts[1] < 192
 
 
 @pytest.mark.medium

@@ -596,6 +596,18 @@ def test_numbers_beside_arguments_by_name():
     assert found == [2 * 27, -9, 5 * 9]
 
 
+def test_copies_of_a_mode_whose_functions_capture_arrays_are_one_branch():
+    """Hoisted, the arrays are leaves of each copy. The same function with other numbers is a branch of its own."""
+    rates, field = jnp.array([1.0, -2.0]), lambda rate, t, x, p: number(rate, x.dtype) * rates * x
+    same, other = (hj.Mode(ft.partial(field, PerMode(rate)), ("x", "y")) for rate in (1.0, 3.0))
+    for modes, branches in (({"a": same, "b": same}, 1), ({"a": same, "b": same, "c": other}, 2)):
+        automaton = Automaton(hj.HybridSystem(modes, ()).hoisted(None, rates.dtype))
+        at = lambda k, automaton=automaton: automaton.field(jnp.zeros(()), jnp.ones(2), (k, None))
+        switches = [each for each in jax.make_jaxpr(at)(0).jaxpr.eqns if each.primitive.name == "cond"]
+        assert sum(len(each.params["branches"]) - 1 for each in switches) == branches - 1
+        assert_allclose([at(jnp.array(k)) for k in range(len(modes))], [rates, rates, 3 * rates][: len(modes)])
+
+
 @pytest.mark.medium
 def test_numbers_may_be_traced_anywhere():
     """A system of two guards, whose numbers are known, within `jit`; with times that are traced; and with what a function of the
