@@ -598,14 +598,20 @@ def test_numbers_beside_arguments_by_name():
 
 def test_copies_of_a_mode_whose_functions_capture_arrays_are_one_branch():
     """Hoisted, the arrays are leaves of each copy. The same function with other numbers is a branch of its own."""
-    rates, field = jnp.array([1.0, -2.0]), lambda rate, t, x, p: number(rate, x.dtype) * rates * x
-    same, other = (hj.Mode(ft.partial(field, PerMode(rate)), ("x", "y")) for rate in (1.0, 3.0))
-    for modes, branches in (({"a": same, "b": same}, 1), ({"a": same, "b": same, "c": other}, 2)):
-        automaton = Automaton(hj.HybridSystem(modes, ()).hoisted(None, rates.dtype))
-        at = lambda k, automaton=automaton: automaton.field(jnp.zeros(()), jnp.ones(2), (k, None))
-        switches = [each for each in jax.make_jaxpr(at)(0).jaxpr.eqns if each.primitive.name == "cond"]
-        assert sum(len(each.params["branches"]) - 1 for each in switches) == branches - 1
-        assert_allclose([at(jnp.array(k)) for k in range(len(modes))], [rates, rates, 3 * rates][: len(modes)])
+
+    def rates(captured, k):
+        field = lambda rate, t, x, p: number(rate, x.dtype) * captured * x
+        same, other = (hj.Mode(ft.partial(field, PerMode(rate)), ("x", "y")) for rate in (1.0, 3.0))
+        systems = (hj.HybridSystem(modes, ()) for modes in ({"a": same, "b": same}, {"a": same, "b": same, "c": other}))
+        automata = [Automaton(system.hoisted(None, captured.dtype)) for system in systems]
+        return [each.field(jnp.zeros(()), jnp.ones(2), (k, None)) for each in automata]
+
+    captured, program = jnp.array([1.0, -2.0]), jax.jit(rates)
+    switches = [each for each in jax.make_jaxpr(rates)(captured, 0).jaxpr.eqns if each.primitive.name == "cond"]
+    assert [len(each.params["branches"]) for each in switches] == [2]
+    for k, (first, second) in enumerate(program(captured, k) for k in range(3)):
+        assert_allclose(second, [1, 1, 3][k] * captured)
+        assert k == 2 or np.all(first == captured)
 
 
 @pytest.mark.medium
