@@ -10,6 +10,7 @@ import numpy as np
 
 from .._results.installed import needed
 from .._results.working import warn
+from .._system.types import require_function
 from .robot import Directions, named, Robot, RobotParams, Touching
 from .silhouette import silhouette
 
@@ -95,6 +96,8 @@ def from_mujoco(
     Source: MuJoCo's documentation, *Computation* and *XML Reference*.
     """
     mujoco: Any = needed("mujoco", "robots", "Robots")
+    if control is not None:
+        require_function(control, "t, q, v, params", "from_mujoco: control")
     model = _compiled(source, mujoco)
     kinds = mujoco.mjtObj
     name = lambda kind, k: mujoco.mj_id2name(model, kind, k) or f"{kind.name[6:].lower()}{k}"

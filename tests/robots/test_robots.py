@@ -250,6 +250,9 @@ def test_actuators():
     assert_allclose(force, [-0.1 * 1 + 2, 20 * 3 * -0.8], rtol=1e-15)
     with pytest.raises(ValueError, match=r"control must return shape \(2,\), one input for each actuator, not \(1,\)"):
         arm(control=lambda t, q, v, params: q[:1]).forces(NOW, Q, V, robot.params)
+    for control in (3.0, lambda q: q):
+        with pytest.raises(ValueError, match=r"^from_mujoco: control must be a function of \(t, q, v, params\)"):
+            arm(control=control)
 
 
 SERVOS = {
