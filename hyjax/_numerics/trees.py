@@ -54,8 +54,12 @@ def batched_like(out: PyTree, inputs: PyTree) -> PyTree:
     (https://github.com/jax-ml/jax/issues/16374)
     """
     # The empty slice of each input carries its batch axes: `nothing` is false, and XLA removes the operation.
-    none = [jax.lax.slice(leaf.reshape(-1), (0,), (0,)) for leaf in jax.tree.leaves(inputs) if _is_number(leaf)]
-    nothing = jnp.any(jnp.concatenate([each.astype(bool) for each in none])) if none else False
+    empty = lambda leaf: jax.lax.slice(leaf.reshape(-1), (0,), (0,)) if leaf.ndim else jax.lax.broadcast(leaf, (0,))
+    kinds: dict[Any, list[Array]] = {}
+    for leaf in filter(_is_number, jax.tree.leaves(inputs)):
+        kinds.setdefault(leaf.dtype, []).append(empty(leaf))
+    none = [jnp.concatenate(each).astype(bool) for each in kinds.values()]
+    nothing = jnp.any(jnp.concatenate(none)) if none else False
     return jax.tree.map(lambda leaf: _added(leaf, nothing) if _is_number(leaf) else leaf, out)
 
 
