@@ -222,7 +222,8 @@ def bias(mechanism: Mechanism, q: Positions, v: Velocities, params: Params) -> F
 def check_mechanism(mechanism: Mechanism) -> None:
     """`ValueError` unless the argument is a `Mechanism`."""
     if not isinstance(mechanism, Mechanism):
-        raise ValueError(f"mechanism must be a hj.contact.Mechanism, not {mechanism!r}.")
+        given = f"{type(mechanism).__name__}; of a robot from a file it is robot.mechanism"
+        raise ValueError(f"mechanism must be a hj.contact.Mechanism, not {given}.")
 
 
 def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:

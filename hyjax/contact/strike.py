@@ -20,7 +20,7 @@ def impact(
     q: Positions,
     v: Velocities,
     params: Params,
-    contacts: Contact | Sequence[Contact],
+    contacts: Contact | Sequence[Contact] | Mapping[str, Contact],
     *,
     t: float | Time = 0.0,
 ) -> tuple[Velocities, Float[Array, " rows"]]:
@@ -32,7 +32,8 @@ def impact(
     Poisson's law the impulses of restitution are $e$ times those of compression, or more where that holds a gap closed.
 
     **Arguments:** `mechanism`: free of the ground. `q`, `v`: positions and velocities before the impact, shape `(m,)`. `params`:
-    of the mechanism and the contacts. `contacts`: one `Contact`, or several. `t`: the time, for contacts that depend on it.
+    of the mechanism and the contacts. `contacts`: one `Contact`, or several, also by name. `t`: the time, for contacts that
+    depend on it.
 
     **Returns:** $v^+$, shape `(m,)`, and $\Lambda$, shape `(rows,)`: the normal impulses of all contacts, then the tangential
     ones of those with a slip. NaN where the mass matrix is not positive definite, or the laws have no solution, more than one, or
@@ -54,7 +55,8 @@ def impact(
     Robot. Res. 13, 82-92, for a walker's foot; the laws are those of `contact_system`.
     """
     check_mechanism(mechanism)
-    listed = (contacts,) if isinstance(contacts, Contact) else tuple(contacts)
+    several = contacts.values() if isinstance(contacts, Mapping) else contacts
+    listed = (contacts,) if isinstance(contacts, Contact) else tuple(several)  # pyright: ignore[reportArgumentType]
     if not listed or not all(isinstance(each, Contact) for each in listed):
         raise ValueError(f"impact: give one hj.contact.Contact or several, not {contacts!r}.")
     q, v = as_coordinates("impact", q, v)

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from .._numerics.elimination import solve_positive
 from .._system.system import HybridSystem, Mode, Transition
-from .._system.types import Scalar, State, Time
+from .._system.types import require_kind, Scalar, State, Time
 from ..contact.mechanism import accelerated, as_coordinates, inertia, load, Positions, Velocities
 from ..contact.strike import relabelling
 from .robot import Moved, named, Robot, RobotParams
@@ -146,6 +146,9 @@ def walker(
 
     Source: Westervelt, Grizzle, Chevallereau, Choi, Morris (2007), *Feedback Control of Dynamic Bipedal Robot Locomotion*, ch. 3.
     """
+    require_kind(robot, Robot, "walker", "the first argument", "a robot, as hj.robots.from_mujoco returns it")
+    if mirror is not None:
+        require_kind(mirror, Mapping, "walker", "mirror", "pairs of coordinates, as {'hip_left': 'hip_right'}")
     bare, contacts = robot._bare, [name for name, *_ in robot.touching]
     if len(feet) != 2 or isinstance(feet, str) or feet[0] == feet[1]:
         raise ValueError(

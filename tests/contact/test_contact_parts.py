@@ -141,6 +141,8 @@ def test_bad_arguments_of_an_impact():
         impact(BLOCK, q, q[:2], None, foot)
     with pytest.raises(ValueError, match=r"must be a hj\.contact\.Mechanism"):
         impact(3, q, q, None, foot)  # pyright: ignore[reportArgumentType]
+    falls = jnp.array([0.2, -1.0, 0.1])
+    assert np.array_equal(impact(BLOCK, q, falls, None, {"foot": foot})[0], impact(BLOCK, q, falls, None, foot)[0])
 
 
 def test_legs_are_exchanged():

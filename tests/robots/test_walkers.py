@@ -194,16 +194,21 @@ REFUSED = {
     ),
     "the legs are not alike: their forces differ": (file(leg("l") + leg("r").replace('"0.2"', '"0.3"')), {}),
     "'hip' must be one of the coordinates": (ROUND, {"mirror": {"hip": "hip_r"}}),
+    r"mirror must be pairs of coordinates, as .*, not list": (ROUND, {"mirror": [("hip_l", "hip_r")]}),
     "the robot's contacts have the stops hip_l_lower, hip_l_upper, which do not hold in a walker": (STOPPED, {}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_misuse(message):
+def test_misuse(message, unchecked):
     robot, given = REFUSED[message]
     robot = hj.robots.from_mujoco(robot, contacts=FEET) if isinstance(robot, str) else robot
     with pytest.raises(ValueError, match=message):
         hj.robots.walker(robot, given.pop("feet", FEET), **given)
+    with pytest.raises(
+        ValueError, match=r"first argument must be a robot, as hj\.robots\.from_mujoco returns it, not str"
+    ):
+        hj.robots.walker("robot.xml", FEET)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.medium
