@@ -108,3 +108,17 @@ def falling_drops() -> hj.HybridSystem:
         hj.Transition("both", "new", lambda t, x, p: 1 - x[2], grow),
     )  # fmt: skip
     return hj.HybridSystem(dict.fromkeys(("new", "left_fallen", "right_fallen", "both"), mode), ways)
+
+
+def skewed(u):
+    """A change of coordinates with an inverse in closed form, `straight`."""
+    y = jnp.stack([u[0] + 0.2 * u[1] ** 2, u[1]])
+    y = jnp.stack([y[0], y[1] + 0.1 * y[0] ** 2])
+    return jnp.stack([0.2 * y[0] - 0.8 * y[1], y[0] + 0.6 * y[1]]) + 0.3
+
+
+def straight(x):
+    a, b = x - 0.3
+    a, b = (0.6 * a + 0.8 * b) / 0.92, (0.2 * b - a) / 0.92
+    b = b - 0.1 * a**2
+    return jnp.stack([a - 0.2 * b**2, b])

@@ -222,6 +222,8 @@ def _born(point: EquilibriumPoint, stop: Stop, amplitude: float, method, integra
     a = amplitude * size / (2 * jnp.max(jnp.abs(form.right.real)))
     moved = -form.c.real / form.growth.real * a**2
     first = 2 * a * form.right.real + a**2 * (form.h11 + form.h20.real) + moved * form.moved
+    # Along the orbit onto the section, at which a stride from above it would end at once.
+    first = first + 2 * (form.left.imag @ first) * form.right.imag
     v0 = unfolding.join(at.x.at[:k].add(first)[None], (point.value + moved)[None])
     along = jnp.zeros_like(v0).at[:k].set(form.right.real / jnp.linalg.norm(form.right.real))
     return branch_from(unfolding, v0[None], along[None], along[None], interval, method)

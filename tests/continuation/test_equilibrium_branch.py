@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.linalg import expm
 from scipy.optimize import brentq
-from systems import same
+from systems import same, skewed, straight
 
 import hyjax as hj
 
@@ -266,6 +266,33 @@ def test_a_batch_of_branches():
         assert_allclose(branches[k].values, a * branches[k].x[:, 0] ** 2, atol=1e-9)
         assert abs(branches[k].special_points[0].value) < 1e-13
     assert str(branches) == "2 branches of equilibria"
+
+
+@pytest.mark.medium
+def test_hopf_points_in_bent_coordinates_under_vmap():
+    """z' = (p + 1.3 i) z + (a + 0.4 i) z |z|^2: the first Lyapunov coefficient is 2 a / 1.3 before the bend, and over the square
+    of the length of the bent eigenvector after it; the orbit r^2 = -p / a has the period 2 pi / (1.3 + 0.4 r^2)."""
+
+    def field(t, u, p):
+        x, (growth, a) = straight(u), p
+        square = x @ x
+        own, turn = growth + a * square, 1.3 + 0.4 * square
+        return jax.jvp(skewed, (x,), (jnp.stack([own * x[0] - turn * x[1], turn * x[0] + own * x[1]]),))[1]
+
+    def follow(a):
+        rest = hj.phase.equilibrium(alone(field, "u", "v"), "flow", skewed(jnp.zeros(2)), (jnp.array(-0.33), a))
+        return hj.continuation(rest, where=lambda p: p[0], stop=0.4)
+
+    branches = jax.vmap(follow)(jnp.array([-1.0, 0.5]))
+    length = np.linalg.norm(np.asarray(jax.jacfwd(skewed)(jnp.zeros(2))) @ [1, -1j]) / np.sqrt(2)
+    for branch, a, words in zip(
+        branches, (-1.0, 0.5), ("supercritical: a stable", "subcritical: an unstable"), strict=True
+    ):
+        (point,) = branch.special_points
+        assert point.kind == "hopf" and abs(point.value) < 1e-13 and point.meaning.startswith(words)
+        assert_allclose([point.frequency, point.coefficient], [1.3, 2 * a / 1.3 / length**2], rtol=1e-12)
+    born = hj.switch_branch(branches[0].special_points[0], stop=0.3)
+    assert_allclose(born.periods, 2 * np.pi / (1.3 + 0.4 * born.values), rtol=1e-9)
 
 
 @pytest.mark.medium

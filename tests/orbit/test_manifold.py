@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from systems import ROLLED
+from systems import ROLLED, skewed, straight
 from test_continuation import mapping
 
 import hyjax as hj
@@ -141,20 +141,6 @@ def test_a_manifold_in_closed_form():
     assert_allclose([strong.multiplier, stable.multiplier], [2, 0.5], rtol=1e-14)
     # Towards (0, 0) the unstable manifold ends: its last point has half the way left at most in each pass.
     assert str(strong.ends) == "2 successful"
-
-
-def skewed(u):
-    """A change of coordinates with an inverse in closed form, `straight`."""
-    y = jnp.stack([u[0] + 0.2 * u[1] ** 2, u[1]])
-    y = jnp.stack([y[0], y[1] + 0.1 * y[0] ** 2])
-    return jnp.stack([0.2 * y[0] - 0.8 * y[1], y[0] + 0.6 * y[1]]) + 0.3
-
-
-def straight(x):
-    a, b = x - 0.3
-    a, b = (0.6 * a + 0.8 * b) / 0.92, (0.2 * b - a) / 0.92
-    b = b - 0.1 * a**2
-    return jnp.stack([a - 0.2 * b**2, b])
 
 
 SKEWED = mapping(lambda x, p: skewed(jnp.stack([p["mu"], p["nu"]]) * straight(x)), 2)
