@@ -288,14 +288,15 @@ class ModeIntegrators(eqx.Module):
     @property
     def groups(self) -> list[tuple[Integrator, tuple[str, ...] | None]]:
         """The distinct integrators, each with the names of its modes."""
+        modes = list(zip(self.names, self.parts, strict=True))
         return [
-            (part, tuple(name for name, other in zip(self.names, self.parts, strict=True) if _same(other, part)))
+            (part, tuple(name for name, other in modes if same_integrator(other, part)))
             for k, part in enumerate(self.parts)
-            if not any(_same(part, other) for other in self.parts[:k])
+            if not any(same_integrator(part, other) for other in self.parts[:k])
         ]
 
 
-def _same(one: Integrator, other: Integrator) -> bool:
+def same_integrator(one: Integrator, other: Integrator) -> bool:
     """Whether two integrators are equal. Traced numbers, whose values are not known, are equal if they are the same tracer."""
     (a, how), (b, how_other) = jax.tree.flatten(one), jax.tree.flatten(other)
     if how != how_other:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from .._flow.flow import flow_for, Impact, run_to_guard
 from .._flow.in_step import each_in_step, nothing_owed, owed_after, without_order
-from .._flow.integrator import Integrators, pushable
+from .._flow.integrator import Integrators, pushable, same_integrator
 from .._flow.jump import reset, variation_of_jump
 from .._numerics.eager import short_run
 from .._numerics.trees import content_of
@@ -81,7 +81,7 @@ def run_stride(
         code = choose(fits, code_of_state(after), impact.result)
         return (impact.t, after, owed), dataclasses.replace(impact, result=code)
 
-    now, alike = (t, x, owed), _alike(system, sequence, route)
+    now, alike = (t, x, owed), _alike(system, sequence, route, integrator)
     for _, group in itertools.groupby(range(len(route)), alike.__getitem__):
         numbers = list(group)
         if arcs is None and len(numbers) >= MANY:
@@ -165,15 +165,18 @@ def _in_order_of(
     return impacts
 
 
-def _alike(system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ...]) -> list[int]:
-    """For each arc the first one with the same functions: the flow and the guards and resets of its mode, which may be a copy of
-    another; and whose jump leads to a state of the same dimension, as of that arc itself. Each other arc for itself."""
+def _alike(
+    system: HybridSystem, sequence: tuple[str, ...], route: tuple[int, ...], integrator: Integrators
+) -> list[int]:
+    """For each arc the first one with the same functions and integrator: the flow and the guards and resets of its mode, which
+    may be a copy of another; and whose jump leads to a state of the same dimension, as of that arc itself. Each other arc for
+    itself."""
     found: list[int] = []
-    contents = [_content(system, mode) for mode in sequence]
+    contents, own = [_content(system, mode) for mode in sequence], [integrator.of(mode) for mode in sequence]
     for k, way in enumerate(route):
         stays = system.mode(system.way(way).target).dimension == system.mode(sequence[k]).dimension
-        same = (j for j in dict.fromkeys(found) if stays and contents[j] == contents[k])
-        found.append(next(same, k))
+        earlier = [j for j in dict.fromkeys(found) if stays and contents[j] == contents[k]]
+        found.append(next((j for j in earlier if same_integrator(own[j], own[k])), k))
     return found
 
 

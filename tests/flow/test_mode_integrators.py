@@ -69,6 +69,21 @@ def test_a_single_flow_uses_the_integrator_of_its_mode():
     assert down.t == alone.t and down.steps == alone.steps
 
 
+def test_copies_of_a_mode_have_integrators_of_their_own():
+    """Four arcs of a stride, in turn in one of two copies of a mode: each takes the steps, and makes the error, of its own
+    integrator, as in a simulation. Over an arc x grows by sin(5)/5."""
+    run = hj.Mode(lambda t, x, p: jnp.stack([jnp.cos(5 * x[1]), 1 + 0 * x[1]]), ("x", "clock"))
+    tick, reset = (lambda t, x, p: 1 - x[1]), (lambda t, x, p: jnp.stack([x[0], 0 * x[1]]))
+    ways = hj.Transition("fine", "coarse", tick, reset), hj.Transition("coarse", "fine", tick, reset)
+    system, x = hj.HybridSystem({"fine": run, "coarse": run}, ways), jnp.zeros(2)
+    by_mode = {"fine": EXPLICIT, "coarse": hj.Integrator(rtol=1e-3, atol=1e-3, unroll=False)}
+    after = hj.ReturnMap(system, sequence=("fine", "coarse") * 2, integrator=by_mode)(x, None)
+    errors = np.abs(np.diff([0, *(float(impact.x[0]) for impact in after.impacts)]) - np.sin(5) / 5)
+    assert np.all(errors[::2] < 1e-12) and np.all(errors[1::2] > 1e-7)
+    flown = hj.simulate(system, x, None, mode="fine", t1=4.5, max_jumps=5, integrator=by_mode)
+    assert_allclose(after.x, flown.x_starts[4], rtol=0, atol=1e-15)
+
+
 @pytest.mark.medium
 def test_orbit_multipliers_and_gradient():
     def period(k):
