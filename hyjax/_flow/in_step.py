@@ -161,8 +161,9 @@ def impacts_in_step(
     met, (t, z, close) = jnp.stack(met), jax.tree.map(lambda *each: jnp.stack(each), *points)
 
     def one(arc):
-        judged = lambda: _commute(automaton, *arc, params)
-        return jax.lax.cond(eqxi.unvmap_any(jnp.sum(arc[3]) > 1), judged, lambda: jnp.array(False))
+        t, z, mode, met, close = arc
+        judged = lambda: _commute(automaton, t, z, mode, met, close, params)
+        return jax.lax.cond(eqxi.unvmap_any(jnp.sum(met) > 1), judged, lambda: jnp.array(False))
 
     none = jnp.zeros(len(several), bool)
     judged = lambda: jax.lax.map(one, (t, z, numbers, met, close))
