@@ -411,7 +411,7 @@ def _contacts(
     return tuple(touching), tuple(directions), tuple(rolls.tolist()), numbers
 
 
-def _plane_named(geom: str, plane: str, planes: Sequence[str], names: Sequence[str]) -> int:
+def _plane_named(geom: str, plane: Any, planes: Sequence[str], names: Sequence[str]) -> int:
     if plane in names and plane not in planes:
         raise ValueError(
             f"from_mujoco: contacts: {plane!r} is no plane, and contacts of a file are with planes. Write that of {geom!r} and "

@@ -365,7 +365,8 @@ class Robot(Shown):
         return rate - radius * jnp.sum((self._moves[0][link] * np.array(self.rolls)).astype(v.dtype) * v)
 
     def _room(self, k: int, t: Time, q: Positions, params: RobotParams) -> Scalar:
-        return self._rooms([k], *self._real("gap", q), params)[0][0]
+        (q,) = self._real("gap", q)
+        return self._rooms([k], q, params)[0][0]
 
     def _rooms(
         self, numbers: Sequence[int], q: Positions, params: RobotParams

@@ -365,6 +365,7 @@ def test_urdf_has_a_ground(tmp_path):
         robot = hj.robots.from_mujoco(source, contacts={"end": ground} if ground else ["end"])
         assert robot.coordinates == ("base_TX", "base_TY", "base_RZ") and robot.geoms == (("ground", -1), ("end", 2))
         end, params = robot.contacts["end"], robot.params
+        assert end.slip is not None
         assert_allclose(end.gap(NOW, q, params), 1 - down - 0.4 * jnp.cos(turn) - 0.05, rtol=1e-14)
         assert_allclose(end.slip(NOW, q, v, params), 1 - 2 * (0.4 * jnp.cos(turn) + 0.05), rtol=1e-14)
         assert params.slope == params.height == (0,)

@@ -147,6 +147,7 @@ def test_a_second_push_of_other_numbers_compiles_nothing(caplog):
         rest = orbits(a, c)[0]
         hj.smallest_push(rest, directions=("x0", "x1"), **given).gradient()
 
+    jax.clear_caches()
     assert "jit(conditions_of)" in compiled(caplog, lambda: pushed(1.0, 0.0, instants=(0.3,), largest=2.0))
     assert compiled(caplog, lambda: pushed(1.1, 0.1, instants=(0.4,), largest=1.9)) == []
 
