@@ -175,8 +175,8 @@ def at_rest(
         # Of variations of what flies uniformly nothing is left after two products; and the field a little later, by one program.
         def change(before, k):
             moved = jnp.select([k == 0, k == 1], [small * jnp.where(slow, some, 0), before], later * f)
-            change = step.field(t + jnp.where(k == 2, later, 0), x + moved) - f
-            return change, change
+            changed = step.field(t + jnp.where(k == 2, later, 0), x + moved) - f
+            return changed, changed
 
         _, (_, twice, ahead) = jax.lax.scan(change, jnp.zeros_like(x), np.arange(3))
         return jax.lax.cond(eqxi.unvmap_any(twice != 0), resolving, lambda _: none(), ahead)

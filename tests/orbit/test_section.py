@@ -400,6 +400,7 @@ def test_misuse(options, message):
         hj.find_orbits(hj.ReturnMap(oscillator, **options), STRUCK, region=region)
 
 
+@pytest.mark.medium
 def test_functions_that_ignore_the_time_that_they_hand_on():
     """A limit cycle of two relays, x' = u - x with u = 1 or -1, which switches at 1/2 and -1/2, by compiled functions of time:
     the same as by plain ones. Half a period is log 3."""
@@ -434,6 +435,7 @@ def thrown(reset):
 HOME = thrown(lambda t, x, p: x.at[0].set(0.0))
 
 
+@pytest.mark.medium
 def test_a_body_that_travels_has_an_orbit_by_a_reset_of_the_section():
     """It rises by v = 2 p from height 2 p^2, for 4 p; u and v are halved in each bounce."""
     p = jnp.array(0.8)
@@ -446,6 +448,7 @@ def test_a_body_that_travels_has_an_orbit_by_a_reset_of_the_section():
     assert_allclose(jax.jacobian(lambda p: hj.periodic_orbit(orbit.step, orbit.x, p).period)(p), 4, rtol=1e-13)
 
 
+@pytest.mark.medium
 def test_a_symmetry_at_the_section_makes_half_an_orbit_whole():
     """Van der Pol's oscillator: with x and -x taken for one, the multiplier of half a period is the root of that of the whole."""
     flow = hj.Mode(lambda t, x, p: jnp.stack([x[1], p * (1 - x[0] ** 2) * x[1] - x[0]]), ("x", "v"))
