@@ -193,8 +193,10 @@ def orbit_of_section(
     remedy = "By a section the sequence of modes is not known in advance: give orbit.step of an orbit found before."
     require_known("periodic_orbit", guess, params, near, remedy=remedy)
     step, section_map, params = _prepared("periodic_orbit", step, (guess,), params)
-    start, meets = _onto_surface(section_map.section, guess, params), [False]
-    if not is_matrix_free(method):
+    meets = [False]
+    if is_matrix_free(method):
+        start = _onto_surface(section_map.section, guess, params)
+    else:
         *_, fine = stage_limits(method, section_map.integrator, guess.dtype)
 
         def solve(judges: bool) -> tuple[FixedPoint, RESULTS]:
@@ -204,7 +206,7 @@ def orbit_of_section(
             return found, found.result
 
         # Where the pass from the guess meets events that fall together, a search that does not examine them ends there.
-        known = _meets_together(step, start, params)
+        known = _meets_together(step, guess, params)
         found, _ = solve(True) if known else examined_if_needed(solve, section_map.system)
         found = jax.tree.map(lambda leaf: leaf[0], found)
         start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
@@ -280,10 +282,11 @@ def _sequence_from(step: ReturnMap, copies: dict[int, str], x: State, params: Pa
 
 
 def _meets_together(step: ReturnMap, x: State, params: Params) -> bool:
-    """Whether the pass from a state meets events that fall together, which may be in step."""
+    """Whether the pass from the surface near a state meets events that fall together, which may be in step."""
     assert step.section is not None
     if not may_be_in_step(step.system):
         return False
+    x = _onto_surface(step.section, x, params)
     known = check_section(step.system, step.section, x, params, 0.0, step.integrator_or(Integrator()))
     system, t, x, params, integrator = known
     passed = crossing_of(system, step.section, t, x, params, step.max_jumps, integrator, 1, False)

@@ -55,8 +55,8 @@ def impact(
     Robot. Res. 13, 82-92, for a walker's foot; the laws are those of `contact_system`.
     """
     check_mechanism(mechanism)
-    several = contacts.values() if isinstance(contacts, Mapping) else contacts
-    listed = (contacts,) if isinstance(contacts, Contact) else tuple(several)  # pyright: ignore[reportArgumentType]
+    given = (contacts,) if isinstance(contacts, Contact) else contacts
+    listed = tuple(given.values() if isinstance(given, Mapping) else given)
     if not listed or not all(isinstance(each, Contact) for each in listed):
         raise ValueError(f"impact: give one hj.contact.Contact or several, not {contacts!r}.")
     q, v = as_coordinates("impact", q, v)
