@@ -340,9 +340,8 @@ class HybridSystem(eqx.Module):
         self, modes: Mapping[str, Mode], transitions: tuple[Transition, ...] | list[Transition], time_unit: str = "",
         *, _ordered: bool = True,
     ):  # fmt: skip
-        require_kind(
-            modes, Mapping, "HybridSystem", "modes", "a dictionary from name to hj.Mode, such as {'swing': mode}"
-        )
+        require_kind(modes, Mapping, "HybridSystem", "modes", "a dictionary, such as {'swing': hj.Mode(...)}")
+        require_kind(time_unit, str, "HybridSystem", "time_unit", "a text, such as 's'")
         if isinstance(transitions, Mapping | str) or not isinstance(transitions, Iterable):
             raise ValueError(
                 f"HybridSystem: transitions must be a tuple of hj.Transition, not {type(transitions).__name__}."

@@ -57,13 +57,14 @@ def signature_of(function: Any, passes_on: bool = False) -> inspect.Signature | 
 
 
 def as_array(value: Any, shape: tuple[int, ...], dtype, what: str, remedy: str = "") -> Array:
-    """What a function returned, as an array; `ValueError` unless it has this shape, and is real. The message says `what` returned
-    it, and a remedy."""
+    """What a function returned, as an array; `ValueError` unless it has this shape, and is real, no truth value. The message says
+    `what` returned it, and a remedy."""
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError):
         raise ValueError(f"{what} must return an array of shape {shape}, not {value!r}.{remedy}") from None
-    if array.shape != shape or jnp.iscomplexobj(array):
-        kind = f"{array.dtype.name} of " * jnp.iscomplexobj(array)
+    unreal = jnp.iscomplexobj(array) or array.dtype == bool
+    if array.shape != shape or unreal:
+        kind = f"{array.dtype.name} of " * unreal
         raise ValueError(f"{what} must return an array of shape {shape}, not {kind}{array.shape}.{remedy}")
     return array.astype(dtype)

@@ -117,7 +117,7 @@ def gait(
         modes = parse_sequence(model, sequence)
         names = model.system.mode(modes[0]).coordinates
         within = None if region is None else parse_region(region, names)
-        if state is not None:
+        if robot_and_contacts(name):
             tell_search(model, params, modes, state, starts)
         option = "--region" if state is None else "--start"
         orbits, searched = require_orbits(model, params, values, modes, strides, cache, starts, within, option)

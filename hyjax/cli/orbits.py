@@ -82,6 +82,7 @@ def require_orbits(
     """
     if LEVEL in values:
         return orbit_of_family(model, params, strides), (0.0, 0.0)
+    _require_drive(model, params)
     orbits, searched, census = search_orbits(model, params, sequence, strides, cache, starts, region)
     if len(orbits) == 0:
         box = described_region(searched, model.system.mode(sequence[0]).coordinates)
@@ -98,9 +99,21 @@ def require_orbits(
     return orbits, searched
 
 
+def _require_drive(model: ModuleType, params) -> None:
+    """`NotFound` for a model that says why it has no orbit."""
+    if why := getattr(model, "without_orbit", lambda params: "")(params):
+        raise NotFound(f"{short_name(model)}: {why}")
+
+
 def tell_search(model: ModuleType, params, sequence: tuple[str, ...], start, starts: int) -> None:
-    """Say on stderr what a search around a given state does, and whether the map from the state itself returns. `Misuse` for a
-    walker that has fallen there."""
+    """Say on stderr what a search does, and of one around a given state `start` whether the map from the state itself returns.
+    `Misuse` for a walker that has fallen there, `NotFound` for one that cannot walk."""
+    _require_drive(model, params)
+    compiles = "the first search compiles for a minute or more"
+    if start is None:
+        said = f"searching for periodic orbits from up to {starts} states (--start: around one)"
+        print(f"hyjax: {said}; {compiles}", file=sys.stderr, flush=True)
+        return
     import jax.numpy as jnp
 
     from .._orbit.return_map import ReturnMap
@@ -117,7 +130,7 @@ def tell_search(model: ModuleType, params, sequence: tuple[str, ...], start, sta
     result = ReturnMap(model.system, sequence=sequence)(start, params, throw=False).result
     returns = "returns" if result == RESULTS.successful else f"does not return ({described_code(result).rstrip('.')})"
     said = f"the motion from --start {returns}; searching for periodic orbits from {starts} states around it"
-    print(f"hyjax: {said}; the first search compiles for a minute or more", file=sys.stderr, flush=True)
+    print(f"hyjax: {said}; {compiles}", file=sys.stderr, flush=True)
 
 
 def orbit_of_family(model: ModuleType, level, strides: int) -> Any:

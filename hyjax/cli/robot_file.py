@@ -218,6 +218,11 @@ def _module(path: str, robot: Any, system: Any, shown: Any, params_class: type, 
         module.outline = lambda mode, x, p: shown.outline(mode, x, filled(p))
         module.travel = lambda mode, x, p: shown.travel(mode, x, filled(p))
         module.sequence = shown.sequence
+        drives = any(float(each) < 0 for each in robot.params.damping)
+        module.without_orbit = lambda p: "" if drives or p.slope > 0 else (
+            f"on ground that does not descend, slope={p.slope:g}, a walker without a drive has no gait: each strike loses "
+            "energy. Give a slope, as --param slope=0.05, or in Python a control."
+        )  # fmt: skip
     first = system.mode(system.names[0])
     flowing = (first.dimension - len(first.held)) // 2
     rest = jnp.stack([*robot.params.reference[-flowing:], *[jnp.zeros(())] * flowing])

@@ -91,6 +91,10 @@ class Contact(eqx.Module):
             )
         for each in tangents(self):
             require_function(each, "t, q, v, params", "Contact: slip")
+        if not isinstance(self.poisson, bool):
+            raise ValueError(
+                f"Contact: poisson={self.poisson!r} must be True, for Poisson's law, or False, for Newton's."
+            )
         self._check_friction()
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
@@ -118,8 +122,9 @@ class Contact(eqx.Module):
                 f"Contact: slip is given, and of the coefficients only {given!r}. Give both, static and kinetic (they may "
                 "be equal); or static=math.inf for a contact that never slips; or leave slip out for a frictionless one."
             )
+        is_known = lambda value: eqx.is_array_like(value) and not isinstance(value, jax.core.Tracer)
         static, kinetic = self.static, self.kinetic
-        if isinstance(static, int | float) and isinstance(kinetic, int | float) and static < kinetic:
+        if is_known(static) and is_known(kinetic) and np.any(np.asarray(static) < np.asarray(kinetic)):
             raise ValueError(
                 f"Contact: static={static!r} is less than kinetic={kinetic!r}: a body that begins to slip would be "
                 "stopped at once. Give static >= kinetic."

@@ -68,6 +68,8 @@ class Mechanism(eqx.Module):
     coriolis: Callable[[Positions, Velocities, Params], Forces] | None = None
     # Of bodies that know their contacts: `(contacts, t, q, v, params)`, or `None` for contacts that they do not know.
     _rows: Callable[..., Motion | None] | None = None
+    # Of bodies that know the names of their positions.
+    _names: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __check_init__(self):
         require_function(self.mass, "q, params", "Mechanism: mass")
@@ -226,9 +228,14 @@ def check_mechanism(mechanism: Mechanism) -> None:
         raise ValueError(f"mechanism must be a hj.contact.Mechanism, not {given}.")
 
 
-def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:
-    """The names of the state's coordinates: the positions, then their rates."""
+def names_of(mechanism: Mechanism, coordinates: Sequence[str]) -> tuple[str, ...]:
+    """The names of the state's coordinates: the positions, then their rates. `ValueError` for other than the bodies have."""
     positions = (coordinates,) if isinstance(coordinates, str) else tuple(coordinates)
     if not positions or not all(isinstance(name, str) for name in positions):
         raise ValueError(f"coordinates: give the names of the positions, such as ('x', 'y'); got {coordinates!r}.")
+    if mechanism._names and len(mechanism._names) != len(positions):
+        raise ValueError(
+            f"coordinates: the bodies have {len(mechanism._names)}, {', '.join(mechanism._names)}, not {len(positions)}. Of a "
+            "robot from a file give robot.coordinates."
+        )
     return (*positions, *(f"{name}_rate" for name in positions))

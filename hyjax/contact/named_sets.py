@@ -27,7 +27,10 @@ def contact_set_system(
 ) -> HybridSystem:
     """The system of several contacts, see `contact_system`."""
     _check_contacts(contacts)
-    bodies, names = ContactSet(mechanism, tuple(contacts.values()), domain, read_sequence), names_of(coordinates)
+    bodies, names = (
+        ContactSet(mechanism, tuple(contacts.values()), domain, read_sequence),
+        names_of(mechanism, coordinates),
+    )
     if twice := set(names) & set(contacts):
         raise ValueError(f"contact_system: {sorted(twice)} name both a coordinate and a contact.")
     units = (*units, *("1" for _ in contacts)) if units else ()
@@ -58,6 +61,10 @@ def set_name(system: HybridSystem, x: State | np.ndarray) -> str:
     mode = next((each for each in system.modes.values() if hasattr(each.domain, "label")), None)
     if mode is None:
         raise ValueError("The system must be one that contact_system makes of contacts by name.")
+    if np.shape(x) != (mode.dimension,):
+        raise ValueError(
+            f"set_name: x of shape {np.shape(x)} must be one state, of shape ({mode.dimension},): positions, velocities, codes."
+        )
     return mode.label("contacts", x)
 
 

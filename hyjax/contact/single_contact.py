@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from .._system.per_mode import number, PerMode
 from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import Domain, HybridSystem, Mode, Transition, unchanged
-from .._system.types import Flag, Params, Scalar, State, Time
+from .._system.types import Flag, Params, require_function, Scalar, State, Time
 from .contact import coefficient, Contact, gap, gap_rates, slip, tangents
 from .contact_set import Apart
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
@@ -94,8 +94,10 @@ def contact_system(
     scheme for rigid body dynamics with inelastic collisions and Coulomb friction*, Int. J. Numer. Methods Eng. 39; Pfeiffer,
     Glocker (1996), *Multibody Dynamics with Unilateral Contacts*, ch. 8, for Poisson's law.
     """
-    names = names_of(coordinates)
     check_mechanism(mechanism)
+    names = names_of(mechanism, coordinates)
+    if domain is not None:
+        require_function(domain, "t, x, params", "contact_system: domain")
     if isinstance(contact, Mapping):
         return contact_set_system(mechanism, contact, coordinates, domain, units, time_unit)
     if not isinstance(contact, Contact):

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._results.installed import needed
 from .._results.working import warn
-from .._system.types import require_function
+from .._system.types import require_function, require_kind
 from .robot import Directions, named, Robot, RobotParams, Touching
 from .silhouette import silhouette
 
@@ -35,6 +36,7 @@ _FORCES = (
 )
 # What has no effect, by the numbers of the model that are zero without it.
 _IGNORED = (
+    ("actuator_ctrllimited", "ranges of the inputs of actuators"),
     ("actuator_forcelimited", "limits of the forces of actuators"),
     ("jnt_actfrclimited", "limits of the actuators' forces on joints"),
 )
@@ -63,8 +65,8 @@ def from_mujoco(
     others for pictures. Of a servo, such as `position` and `velocity`, whose force is $r\,(k u + b_0 + b_1 r q + b_2 r \dot q)$
     with the gear $r$, the input is $u$, and the rest is added to the spring and the damper of its joint. Forces that a flag of
     the file disables are zero. The range of a joint has an effect where `contacts` names the joint; a warning names other
-    ranges, and limits of the forces of motors, which have none. Ranges of inputs and options of MuJoCo's
-    integrator have no effect.
+    ranges, and ranges of the inputs and limits of the forces of motors, which have none. Options of
+    MuJoCo's integrator have no effect.
 
     **Arguments:** `source`: as said; a text begins with `<`. `control`: `u(t, q, v, params)`, shape `(motors,)`, the inputs of
     the motors in the order of the file; zero by default. `contacts`: names of spheres, capsules, boxes and sites that touch the
@@ -98,6 +100,8 @@ def from_mujoco(
     mujoco: Any = needed("mujoco", "robots", "Robots")
     if control is not None:
         require_function(control, "t, q, v, params", "from_mujoco: control")
+    if not isinstance(contacts, Iterable):
+        raise ValueError(f"from_mujoco: contacts must be names, such as ['left_foot', 'right_foot'], not {contacts!r}.")
     model = _compiled(source, mujoco)
     kinds = mujoco.mjtObj
     name = lambda kind, k: mujoco.mj_id2name(model, kind, k) or f"{kind.name[6:].lower()}{k}"
@@ -147,9 +151,9 @@ def from_mujoco(
     stopped = _stopped(model, mujoco, name, asked, acts("LIMIT", "CONSTRAINT"))
     # A file without actuators may have limits of their forces, as the efforts of URDF.
     acting = len(model.actuator_trntype) > 0 and acts("ACTUATION")
-    ignored = [what for field, what in _IGNORED if acting and np.any(getattr(model, field, 0))]
-    if ignored:
-        warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits of forces as control.")
+    given = [what for field, what in _IGNORED if acting and np.any(getattr(model, field, 0))]
+    if ignored := [what for what in given if acts("CLAMPCTRL") or "inputs" not in what]:
+        warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits as control, or as those of an optimum.")
     on_planes: Asked = {each: planes for each, planes in asked.items() if each not in stopped}
     touching, planes, rolls, touched = _contacts(model, data, mujoco, name, on_planes, link, frames, sites)
     stops = tuple((f"{joint}_{end}", k, side) for joint, k in stopped.items() for end, side in _ENDS)
@@ -198,6 +202,8 @@ def from_mujoco(
         height=each(touched["height"]),
         stop=each(model.jnt_range[list(stopped.values())].ravel()),
     )
+    if wrong := [field for field, value in vars(params).items() if not np.all(np.isfinite(jax.tree.leaves(value)))]:
+        raise ValueError(f"from_mujoco: numbers of the file are not finite: {', '.join(wrong)}. Give finite numbers.")
     robot = Robot(
         params,
         coordinates=tuple(name(kinds.mjOBJ_JOINT, k) for k in range(count)),
@@ -233,6 +239,9 @@ def _compiled(source: Any, mujoco: Any) -> Any:
     """The model of a file or a text, of URDF with the plane `ground`."""
     if isinstance(source, mujoco.MjModel):
         return source
+    require_kind(
+        source, str | Path, "from_mujoco", "the first argument", "a path, the text of a file or a mujoco.MjModel"
+    )
     text = str(source)
     written = text.lstrip().startswith("<")
     if not written and not Path(text).is_file():
@@ -373,6 +382,8 @@ def _contacts(
                 friction, dimension = model.pair_friction[pair, 0], model.pair_dim[pair]
         if model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
             friction = model.opt.o_friction[0]
+        if friction < 0:
+            raise ValueError(f"from_mujoco: contacts: friction={friction:g} of {names[k]!r} must not be negative.")
         rubs = bool(dimension > 1 and friction > 0)
         if axis is not None:
             # What only moves across the plane does not slip.

@@ -34,7 +34,7 @@ from .._numerics.fast import sincos
 from .._results.registry import animate, draw
 from .._results.shown import Shown
 from .._results.table import Table
-from .._system.types import Scalar, Time
+from .._system.types import require_kind, Scalar, Time
 from ..contact.contact import Contact
 from ..contact.mechanism import as_coordinates, Mechanism, Motion, Positions, Velocities
 from .silhouette import Line
@@ -202,7 +202,7 @@ class Robot(Shown):
     def mechanism(self) -> Mechanism:
         """The bodies as a mechanism, for `contact_system`, or for modes of one's own: `mechanism.acceleration`."""
         bare = self._bare
-        return Mechanism(bare.mass, bare.forces, bare.inertial, bare._rows)
+        return Mechanism(bare.mass, bare.forces, bare.inertial, bare._rows, self.coordinates)
 
     @property
     def contacts(self) -> dict[str, Contact]:
@@ -255,6 +255,7 @@ class Robot(Shown):
 
     def forces(self, t: Time, q: Positions, v: Velocities, params: RobotParams) -> Velocities:
         """The forces of dampers, springs and actuators, $Q(t, q, v)$, shape `(m,)`."""
+        self._check(params)
         q, v = self._real("forces", q, v)
         damping, stiffness, rest = (
             jnp.asarray(each, q.dtype) for each in (params.damping, params.stiffness, params.rest)
@@ -332,6 +333,7 @@ class Robot(Shown):
     ) -> tuple[Vectors, Numbers, Numbers, Vectors, Vectors]:
         """Of contacts the centres of the spheres on their links, or the corners, and the radii; of their planes the heights, the
         normals, and the tangents in the plane of motion."""
+        self._check(params)
         touching = [self.touching[k] for k in numbers]
         geoms, planes = (np.array([each[k] for each in touching]) for k in (1, 4))
         number = lambda values: jnp.stack([jnp.asarray(each, like.dtype) for each in values])
@@ -348,6 +350,18 @@ class Robot(Shown):
         heights = number([params.height[k] for k in planes])
         normals, tangents = cosine * up + sine * forward, cosine * forward - sine * up
         return params.geom[geoms].astype(like.dtype) + place, number(radii), heights, normals, tangents
+
+    def _check(self, params: RobotParams) -> None:
+        """`ValueError` for what are no parameters of a robot with these links and bodies."""
+        wanted = "the robot's own, robot.params, or these with other numbers"
+        require_kind(params, RobotParams, "Robot", "params", wanted)
+        counts = len(params.reference), len(params.mass), len(params.gear)
+        own = len(self.turns), len(self.bodies), len(self.actuators)
+        if counts != own:
+            of = "{} joints, {} bodies and {} actuators".format
+            raise ValueError(
+                f"Robot: params must be {wanted}: those given are of {of(*counts)}, and it has {of(*own)}."
+            )
 
     def _real(self, caller: str, *given: Positions) -> list[Positions]:
         return as_coordinates(f"Robot: {caller}", *given, size=len(self.turns))
@@ -382,6 +396,7 @@ class Robot(Shown):
         self, contacts: tuple[Contact, ...], t: Time, q: Positions, v: Velocities, params: RobotParams
     ) -> Motion | None:
         """The motion of contacts that all are the robot's own, by one evaluation of the poses; `None` for others and for none."""
+        q, v = self._real("contacts", q, v)
         numbers, own = [], list(self.contacts.values())
         for each in contacts:
             k = each.gap.args[0] if isinstance(each.gap, eqx.Partial) and each.gap.args else None
@@ -433,6 +448,7 @@ class Robot(Shown):
 
     def _carried(self, link: int, point: Vector, q: Positions, params: RobotParams) -> Vector:
         """The place in the world of a point of a link, moved by one joint after the other up to the world."""
+        self._check(params)
         sines, cosines = sincos(q - jnp.asarray(params.reference, q.dtype))
         axes, places = _unit(params.axis.astype(q.dtype)), _rotations(params.quaternion.astype(q.dtype))
         while link >= 0:
@@ -462,6 +478,7 @@ class Robot(Shown):
 
     def _poses(self, q: Positions, params: RobotParams) -> tuple[Float[Array, "links 3 3"], LinkVectors]:
         """The rotation and the origin of each link in the world."""
+        self._check(params)
         hinge = np.array(self.turns)
         axis, anchor = _unit(params.axis.astype(q.dtype)), params.anchor.astype(q.dtype)
         by = q - jnp.asarray(params.reference, q.dtype)

@@ -150,11 +150,15 @@ def walker(
     if mirror is not None:
         require_kind(mirror, Mapping, "walker", "mirror", "pairs of coordinates, as {'hip_left': 'hip_right'}")
     bare, contacts = robot._bare, [name for name, *_ in robot.touching]
-    if len(feet) != 2 or isinstance(feet, str) or feet[0] == feet[1]:
+    if not isinstance(feet, Sequence) or isinstance(feet, str) or len(feet) != 2 or feet[0] == feet[1]:
         raise ValueError(
             f"walker: feet: give two of the robot's contacts {', '.join(contacts) or '(none)'}, not {feet!r}."
         )
     first, other = (named("walker", "contact", foot, contacts) for foot in feet)
+    if not isinstance(shortest, int | float | np.number) or not 0 <= shortest < np.inf:
+        raise ValueError(
+            f"walker: shortest={shortest!r} must be a finite length, in m, of at least 0: steps lead ahead."
+        )
     if robot.stops:
         stops = ", ".join(name for name, *_ in robot.stops)
         raise ValueError(

@@ -169,6 +169,17 @@ def test_a_search_around_a_robot_that_has_fallen(robot):
         tell_search(model, model.Params(), model.sequence, jnp.array([2.5, 2.4, 0.0, 0.0]), 16)
 
 
+def test_what_a_search_does_and_a_walker_on_level_ground(command, robot, capsys):
+    """Of a search over a region it is said that it compiles; without a descent nothing returns the energy of the strikes."""
+    model = load_robot(robot, ["foot_l", "foot_r"])
+    tell_search(model, model.Params(), model.sequence, None, 2048)
+    assert "searching for periodic orbits from up to 2048 states" in capsys.readouterr().err
+    ran = command("gait", robot, *FEET, "--param", "slope=0")
+    assert ran.returncode == 1 and ran.stderr.startswith(
+        "hyjax: compass: on ground that does not descend, slope=0, a walker without a drive has no gait: each strike loses"
+    )
+
+
 def test_sets_of_contacts_are_modes(robot):
     """With names of sets the feet are contacts of a body, and the held numbers of the first set follow its state."""
     model = load_robot(robot, ["foot_l", "foot_r"], sequence="foot_l:stick+foot_r:open,foot_l:open+foot_r:stick")

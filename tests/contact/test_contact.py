@@ -17,7 +17,7 @@ from systems import ROLLED
 
 import hyjax as hj
 from hyjax._testing import project, solve_symmetric
-from hyjax.contact import Contact, contact_system, lagrangian, Mechanism
+from hyjax.contact import Contact, contact_system, lagrangian, Mechanism, set_name
 
 # Mechanisms
 
@@ -573,6 +573,17 @@ MISUSES = [
     (lambda: Contact(GAP, tangential=0.5), "needs a slip"),
     (lambda: Contact(GAP, SLIP, static=math.inf, tangential=1.5), "tangential=1.5 must lie between"),
     (lambda: Contact(GAP, SLIP, static=0.3, kinetic=0.4), "Give static >= kinetic"),
+    (lambda: Contact(GAP, SLIP, static=jnp.array(0.3), kinetic=jnp.array(0.4)), "Give static >= kinetic"),
+    (lambda: Contact(GAP, poisson="yes"), "poisson='yes' must be True"),
+    (lambda: contact_system(UNIT, {"a": Contact(GAP)}, ("x", "y"), domain=3), "domain must be a function of"),
+    (
+        lambda: contact_system(UNIT, {"a": Contact(GAP)}, ("x", "y"), time_unit=3),
+        "time_unit must be a text, such as 's', not",
+    ),
+    (
+        lambda: set_name(contact_system(UNIT, {"a": Contact(GAP)}, ("x", "y")), np.zeros(4)),
+        r"set_name: x of shape \(4,\) must be one state, of shape \(5,\)",
+    ),
     (lambda: Contact(GAP, SLIP, static=0.5, kinetic=-0.4), "kinetic=-0.4"),
     (lambda: Contact(GAP, restitution=1.2), "restitution=1.2"),
     (lambda: Contact(GAP, restitution="p.e"), "lambda p: p.restitution"),
@@ -614,6 +625,7 @@ def test_coefficients_may_be_numbers_of_numpy():
 
 WRONG_SHAPES = [
     (UNIT, Contact(lambda t, q, p: q), "U", "Write a Contact for each"),
+    (UNIT, Contact(lambda t, q, p: q[1] > 0), "U", r"gap must return an array of shape \(\), not bool of \(\)"),
     (UNIT, Contact(GAP, lambda t, q, v, p: v, static=1.0, kinetic=1.0), "S+", "two tangents"),
     (Mechanism(lambda q, p: q), Contact(GAP), "U", "mass must return an array of shape"),
     (Mechanism(lambda q, p: jnp.eye(2), lambda t, q, v, p: jnp.zeros(3)), Contact(GAP), "U", "forces must return"),

@@ -147,7 +147,12 @@ def test_a_range_without_effect():
     limited = STOPS.replace("</mujoco>", '<actuator><motor joint="hip" forcerange="-1 1"/></actuator></mujoco>')
     with pytest.warns(UserWarning, match="from_mujoco: limits of the forces of actuators have no effect"):
         hj.robots.from_mujoco(limited, contacts=["hip"])
+    held = limited.replace("forcerange", "ctrlrange")
+    with pytest.warns(UserWarning, match="from_mujoco: ranges of the inputs of actuators have no effect. Write limits"):
+        hj.robots.from_mujoco(held, contacts=["hip"])
     with warnings.catch_warnings(action="error"):
+        free = '<option><flag clampctrl="disable"/></option></mujoco>'
+        hj.robots.from_mujoco(held.replace("</mujoco>", free), contacts=["hip"])
         # Of no actuators nothing is lost.
         hj.robots.from_mujoco(STOPS.replace('range="', 'actuatorfrcrange="-1 1" range="'), contacts=["hip"])
         # Nor of limits that a flag of the file disables.
@@ -391,6 +396,9 @@ REFUSED = {
     "contacts need a plane": ("", "", ["tip"]),
     "there are the planes floor, wall: give one to each geom": (FLOOR + FLOOR.replace("floor", "wall"), "", ["tip"]),
     "'disk' is of the kind cylinder; contacts are of moving spheres": (FLOOR, "", ["disk"]),
+    "friction=-2 of 'tip' must not be negative": (
+        FLOOR.replace("/>", ' friction="-2" priority="1"/>'), "", {"tip": "floor"},
+    ),
     "rod_0, rod_1 name two contacts": (FLOOR, ROD, ["rod", "rod_0", "rod_1"]),
     "'floor' does not move": (FLOOR, "", ["floor"]),
     "friction of 'tip' needs a motion in one plane, but its hinges are not parallel": (

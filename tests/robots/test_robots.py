@@ -193,6 +193,41 @@ def test_all_that_is_not_supported_is_named_at_once():
         hj.robots.from_mujoco(text)
 
 
+WRONG = {
+    "contacts must be names, such as .*, not None": {"contacts": None},
+    "contacts must be names, such as .*, not 3": {"contacts": 3},
+    "the first argument must be a path, the text of a file or a mujoco.MjModel, not bytes": {"source": b"<mujoco/>"},
+    "numbers of the file are not finite: stiffness, rest. Give": {
+        "source": with_parts('<joint name="j" stiffness="nan"/>')
+    },
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_arguments_that_are_none(message, tmp_path, monkeypatch, unchecked):
+    # MuJoCo writes a file of its warnings.
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"^from_mujoco: {message}"):
+        hj.robots.from_mujoco(**{"source": with_parts()} | WRONG[message])
+
+
+def test_parameters_and_coordinates_of_another_robot(unchecked):
+    """Said at once, whichever function is the first to use them."""
+    robot, other = arm(), hj.robots.from_mujoco(with_parts())
+    own = robot.mechanism
+    use = own.mass, lambda q, p: own.forces(NOW, q, V, p), lambda q, p: own.acceleration(NOW, q, V, p)
+    for params, said in (
+        (None, r"robot\.params, or these with other numbers, not NoneType"),
+        (other.params, "of 1 joints, 1 bodies and 0 actuators, and it has 2 joints, 2 bodies and 2 actuators"),
+    ):
+        for function in use:
+            with pytest.raises(ValueError, match=f"^Robot: params must be the robot's own.*{said}"):
+                function(Q, params)
+    floor = hj.contact.Contact(lambda t, q, p: q[0])
+    with pytest.raises(ValueError, match=r"the bodies have 2, shoulder, elbow, not 1\..* give robot\.coordinates"):
+        hj.contact.contact_system(robot.mechanism, {"floor": floor}, ("shoulder",))
+
+
 def test_a_site_that_does_not_exist():
     with pytest.raises(ValueError, match=r"there is no site 'hnad'; there is hand\."):
         arm().position(Q, "hnad")

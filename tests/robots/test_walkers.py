@@ -195,6 +195,9 @@ REFUSED = {
     "the legs are not alike: their forces differ": (file(leg("l") + leg("r").replace('"0.2"', '"0.3"')), {}),
     "'hip' must be one of the coordinates": (ROUND, {"mirror": {"hip": "hip_r"}}),
     r"mirror must be pairs of coordinates, as .*, not list": (ROUND, {"mirror": [("hip_l", "hip_r")]}),
+    "feet: give two of the robot's contacts foot_l, foot_r, not None": (ROUND, {"feet": None}),
+    "shortest=-1 must be a finite length, in m, of at least 0": (ROUND, {"shortest": -1}),
+    "shortest=nan must be a finite length": (ROUND, {"shortest": np.nan}),
     "the robot's contacts have the stops hip_l_lower, hip_l_upper, which do not hold in a walker": (STOPPED, {}),
 }  # fmt: skip
 
