@@ -113,7 +113,7 @@ class DampedNewton(optx.AbstractRootFinder):
         # The linearization is not trusted over a step longer than the state itself. At the start this is also the state to which
         # the flow leads: the state before a jump to zero is not small.
         length, reach = jnp.max(jnp.abs(step)), jnp.maximum(size, jnp.where(finite & first, reach, 0))
-        fraction = jnp.minimum(fraction, jnp.where(reach > 0, reach / jnp.where(length > 0, length, 1), 1))
+        fraction = jnp.minimum(fraction, jnp.where(reach * length > 0, reach / jnp.where(length > 0, length, 1), 1))
         best = jnp.where(better, here, state.y)
         kept = select(better, aux, state.aux)
         tiny = better & (length <= 4 * eps * jnp.max(jnp.abs(best))) & finite

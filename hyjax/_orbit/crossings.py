@@ -44,7 +44,7 @@ DEGREE = 16
 MANY, LONGEST, MET = 40, 0.3, 1e-7
 # Of a step over the second parameter: the shortest, as a part of the way, the largest relative distance from the tangent, and the
 # number of iterations.
-SHORTEST, ASIDE, FEW = 1e-2, 0.1, 9
+SHORTEST, ASIDE, FEW = 1e-2, 0.1, 20
 # How far outside of a triangle a chord may pass that is a guess, as a part of the triangle.
 NEAR = 0.1
 
@@ -351,7 +351,8 @@ def _led(
         tried = _touched(both, free, ahead, FEW)
         code = DIVERGED if tried.code == SUCCESSFUL else tried.code
         if tried.code == SUCCESSFUL and np.max(np.abs(tried.v[-1][:2] / ahead[-1][:2] - 1)) <= ASIDE:
-            near, step = tried, value - float(tried.v[-1][3])
+            near, left = tried, value - float(tried.v[-1][3])
+            step = left if abs(left) <= 2 * abs(step) else 2 * step
         else:
             step /= 2
     return near._replace(code=code if step else SUCCESSFUL)
@@ -361,8 +362,9 @@ def _touched(
     both: tuple["Manifold", "Manifold"], free: tuple[int, ...], v: TangencyUnknowns, iterations: int
 ) -> _TangencySolution:
     """The tangency near a start, by Newton's method. `ValueError` where the parameter that is solved for changes nothing."""
-    # Passes of the second polynomial's points are as many as those are, or one more or less.
-    levels = np.array([each._levels(np.asarray(v[-1][k : k + 1]))[0] for k, each in enumerate(both)])
+    # Passes by the multipliers of the start, of the second polynomial's points as many as those are, or one more or less.
+    now = [dataclasses.replace(each, multiplier=float(mu)) for each, mu in zip(both, v[1], strict=True)]
+    levels = np.array([each._levels(np.asarray(v[-1][k : k + 1]))[0] for k, each in enumerate(now)])
     angles, lap = (np.arange(2 * DEGREE) + 0.5) * np.pi / (2 * DEGREE), both[0].lap
     nodes, scales = [min(1, 1 / abs(each.multiplier)) * np.cos(angles) for each in both], [each.scale for each in both]
     touch = TangencyEquation(

@@ -106,8 +106,9 @@ def find_root_by_stages(
     return dataclasses.replace(root, iterations=iterations)
 
 
-# A guess is nearly an orbit if the orbit's strides end within this distance of it, relative to the state.
-NEAR = 1e-2
+# A guess is nearly an orbit if the orbit's strides end within this distance of it, relative to the state; the second where the
+# closing jump is far from linear there.
+NEAR, BENT = 1e-2, 0.25
 
 
 class ShootingResult(eqx.Module):
@@ -269,8 +270,11 @@ def orbit_equation(problem: Problem, guess: State | None, params: Params, integr
         by_end, by_before = return_matrices(problem, chain.jacobians)
         y1, at, near = ends[-1], y, jnp.array(False)
         if guess is not None:
-            gap = jnp.max(jnp.abs(problem.closing_jump(y1, params) - x))
-            near = first & (gap <= NEAR * jnp.max(jnp.abs(x)))
+            image1, along = jax.jvp(lambda y: problem.closing_jump(y, params), (y1,), (y1 - y,))
+            gap = jnp.max(jnp.abs(image1 - x))
+            # Where the jump bends on the way from y to y1, its preimage y of the guess may be another than the orbit's.
+            bends = 2 * jnp.max(jnp.abs(image1 - image - along)) > gap
+            near = first & (gap <= jnp.where(bends, BENT, NEAR) * jnp.max(jnp.abs(x)))
             # Also where it is far from the jump of y, see `onto_image`.
             near |= first & (jnp.max(jnp.abs(image - x)) > NEAR * jnp.max(jnp.abs(x)))
             at = jnp.where(near, y1, y)

@@ -76,13 +76,16 @@ def test_states_that_are_not_finite():
 
 
 @pytest.mark.medium
-def test_orbit_of_a_stride_that_forgets_its_start():
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+def test_orbit_of_a_stride_that_forgets_its_start(unit):
     """x' = 2 - x falls by 1/2 when it comes to 1: the end of the first stride does not depend on the guess, and every guess is a
-    state after some jump, but the orbit starts at 1/2. Its period is the logarithm of 3/2."""
-    spike = hj.Transition("m", "m", lambda t, x, p: 1 - x[0], lambda t, x, p: x - 0.5)
-    system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: 2 - x, ("x",))}, (spike,))
-    orbit = hj.periodic_orbit(hj.ReturnMap(system, sequence=("m",), integrator=ROLLED), jnp.array([0.503]), None)
-    assert_allclose(orbit.x, 0.5, rtol=1e-15)
+    state after some jump, but the orbit starts at 1/2. Its period is the logarithm of 3/2. In any unit of x."""
+    spike = hj.Transition("m", "m", lambda t, x, p: p - x[0], lambda t, x, p: x - p / 2)
+    system = hj.HybridSystem({"m": hj.Mode(lambda t, x, p: 2 * p - x, ("x",))}, (spike,))
+    step = hj.ReturnMap(system, sequence=("m",), integrator=ROLLED)
+    method = hj.SingleShooting(coarse=())
+    orbit = hj.periodic_orbit(step, jnp.array([0.503 * unit]), jnp.array(unit), method=method)
+    assert_allclose(orbit.x, unit / 2, rtol=1e-15)
     assert_allclose(orbit.period, np.log(1.5), rtol=1e-13)
 
 

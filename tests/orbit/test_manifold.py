@@ -272,27 +272,29 @@ def test_homoclinic_tangencies_of_henons_map():
 
 
 def fold_over(x, p):
-    """x -> r x (1 - x), y -> y / 2.5 + x, bent: the line x = 0 is the stable manifold of the origin."""
+    """x -> r x (1 - x), y -> e y + x, bent: the line x = 0 is the stable manifold of the origin."""
     x, y = straight(x)
-    return skewed(jnp.stack([p["r"] * x * (1 - x), 0.4 * y + x]))
+    return skewed(jnp.stack([p["r"] * x * (1 - x), p["e"] * y + x]))
 
 
 @pytest.mark.medium
-def test_a_homoclinic_tangency_in_closed_form():
-    """At r = 4 the unstable manifold is x = sin^2(sqrt t), y = sum of 0.4^k sin^2(sqrt t / 2^(k + 1)), with the multiplier 4: it
-    touches x = 0 where t = pi^2, the second image of the maximum of 4 x (1 - x), and only there as r passes 4."""
-    saddle = fixed_point(mapping(fold_over, 2), skewed(jnp.zeros(2)), {"r": jnp.array(4.1)})
+def test_homoclinic_tangencies_in_closed_form():
+    """At r = 4 the unstable manifold is x = sin^2(sqrt t), y = sum of e^k sin^2(sqrt t / 2^(k + 1)), with the multiplier 4: it
+    touches x = 0 where t = pi^2, the second image of the maximum of 4 x (1 - x), and only there as r passes 4; for every e."""
+    saddle = fixed_point(mapping(fold_over, 2), skewed(jnp.zeros(2)), {"r": jnp.array(4.1), "e": jnp.array(0.4)})
     unstable, stable = (
         saddle.manifold(which, length=each, spacing=0.1) for which, each in (("unstable", 4), ("stable", 3))
     )
     assert len(unstable.crossings(stable).s) == 2
-    found = unstable.tangency(stable, solve=lambda p: p["r"])
+    values = np.array([0.4, 0.25, 0.8])
+    found = unstable.tangency(stable, solve=lambda p: p["r"], where=lambda p: p["e"], values=values)
     assert_allclose(found.solved, 4, rtol=1e-14)
-    k = np.arange(50)
-    y, bent = np.sum(0.4**k * np.sin(np.pi / 2 ** (k + 1)) ** 2), np.asarray(jax.jacfwd(skewed)(jnp.zeros(2)))
-    assert_allclose(found.x, [*skewed(jnp.array([0.0, y])), 0], atol=1e-12)
-    # Both manifolds by lengths along their tangents at the origin, (1, 1 / 3.6) and (0, 1) before the bend.
-    lengths = np.pi**2 * np.linalg.norm(bent @ [1, 1 / 3.6]), y * np.linalg.norm(bent[:, 1])
+    k, bent = np.arange(150), np.asarray(jax.jacfwd(skewed)(jnp.zeros(2)))
+    y = np.sum(values[:, None] ** k * np.sin(np.pi / 2.0 ** (k + 1)) ** 2, axis=1)
+    assert_allclose(found.x, [[*skewed(jnp.array([0.0, each])), 0] for each in y], atol=1e-12)
+    # Both manifolds by lengths along their tangents at the origin, (1, 1 / (4 - e)) and (0, 1) before the bend.
+    along = np.stack([np.ones(3), 1 / (4 - values)])
+    lengths = np.pi**2 * np.linalg.norm(bent @ along, axis=0), y * np.linalg.norm(bent[:, 1])
     assert_allclose(np.abs([found.s, found.t]), lengths, rtol=1e-11)
 
 

@@ -179,6 +179,23 @@ def test_a_guess_far_from_the_jumps_of_states_about_it(jump, guesses):
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("far", [0.0, 2.0, -1.0])
+def test_the_orbit_next_to_the_guess(far):
+    """A stride leads from x to the jump of x + `far`, with orbits at 1, 2 and 3; the jump folds next to 1 and 3 for k = 1/2.
+    Wherever the stride leads, the preimage of the guess is the one next to its own stride's end."""
+    run = hj.Mode(lambda t, x, p: jnp.stack([far + 0 * x[0], 1 + 0 * x[1]]), ("x", "clock"))
+    jump = lambda x, k: x - k * (x - 1) * (x - 2) * (x - 3)
+    reset = lambda t, x, k: jnp.stack([jump(x[0] - far, k), 0 * x[1]])
+    system = hj.HybridSystem({"run": run}, (hj.Transition("run", "run", lambda t, x, p: 1 - x[1], reset),))
+    step = hj.ReturnMap(system, sequence=("run",), integrator=ROLLED)
+    for k in (0.1, 0.5, 0.8, 1.0):
+        for orbit in (1.0, 2.0, 3.0):
+            for off in (-0.05, 0.05):
+                found = hj.periodic_orbit(step, jnp.array([orbit + off, 0.0]), jnp.array(k), throw=False)
+                assert_allclose(found.x, [orbit, 0], atol=1e-12)
+
+
+@pytest.mark.medium
 def test_a_guess_where_the_jump_is_not_finite():
     """The jump divides by a clock that is zero in the guess, so a search for the state before the jump cannot start there: the
     first evaluation flows from the guess itself."""
