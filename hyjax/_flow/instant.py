@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, PyTree
 
-from .._numerics.trees import batched_like, MOST_PARTS
+from .._numerics.trees import batched_like, MOST_PARTS, parts_of, whole
 from .._system.types import Flag, Scalar, State, Time
 
 # A PyTree of arrays, such as (t, x). A field maps a point to its rate along the flow.
@@ -97,8 +97,16 @@ def abreast(field: Callable, t: Time, x: State, along: State, unit: float | Scal
     along = along / scale
     most = jnp.max(jnp.abs(along))
     ahead = along / jnp.where(most > 0, most, 1)
-    tau = jnp.sum(ahead * ((still - x) / scale)) / jnp.where(most > 0, most * jnp.sum(ahead * ahead), 1)
-    return flow_instant(field, jnp.where(moves, tau, 0), (t, x), args, True)
+    weights = parts_of(ahead / (scale * jnp.where(most > 0, most * jnp.sum(ahead * ahead), 1)))
+
+    def rate(point, args):
+        t, x = field((point[0], whole(point[1])), args)
+        return t, parts_of(x)
+
+    # In a batch, XLA joins the sum of products of parts to what is around it; that of the state is a kernel of its own.
+    tau = ft.reduce(jnp.add, (jnp.sum(w * (stop_gradient(y) - y)) for w, y in zip(weights, parts_of(x), strict=True)))
+    t, parts = flow_instant(rate, jnp.where(moves, tau, 0), (t, parts_of(x)), args, True)
+    return t, whole(parts)
 
 
 @eqx.filter_custom_jvp
