@@ -2,7 +2,7 @@
 `medium` or `slow` of rooms that changed since `tools/full_check` ran them.
 
     python tools/choose.py --tests 500        lines for `pytest @FILE`
-    python tools/choose.py --notebooks 150    paths
+    python tools/choose.py --notebooks 250    paths
     python tools/choose.py --list tests/flow  the tests of a folder marked `medium` or `slow`
 
 Rooms whose own sources or tests changed come first, then those that only import a changed room; medium tests before slow ones.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rooms import changed, folder_of_tests, record, ROOT
 
 # Seconds of CPU assumed of what no full check has run.
-MEDIUM, SLOW, NOTEBOOK = 8.0, 60.0, 30.0
+MEDIUM, SLOW, NOTEBOOK = 15.0, 100.0, 150.0
 # Of these files `.ci/run` runs all but the slow tests whatever changed.
 ALWAYS = ("tests/project/test_readme.py", "tests/project/test_examples.py")
 
@@ -112,8 +112,7 @@ def notebooks(budget: float) -> None:
     cost = lambda name: steps[name]["seconds"] if name in steps else NOTEBOOK
     names = sorted((path.name for path in (ROOT / "notebooks").glob("*.ipynb")), key=lambda name: (cost(name), name))
     taken = dict(zip(names, within(list(map(cost, names)), budget), strict=True))
-    # The longest first: two are executed at a time.
-    print(*(f"notebooks/{name}" for name in reversed(names) if taken[name]), sep="\n")
+    print(*(f"notebooks/{name}" for name in names if taken[name]), sep="\n")
     left = ", ".join(sorted(name for name in names if not taken[name])) or "none"
     print(f"notebooks left to tools/full_check: {left}", file=sys.stderr)
 

@@ -219,6 +219,7 @@ def test_friction_by_parameters_that_would_reverse_a_slip(poisson):
     assert np.isnan(slopes[0, 0, 1])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("poisson", [False, True])
 def test_restitution_by_parameters_out_of_its_range(poisson):
     """Two balls strike the floor at once, each by its own coefficient, with exact velocities and derivatives."""

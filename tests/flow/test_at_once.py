@@ -64,6 +64,7 @@ def test_a_thermostat_that_starts_beyond_its_limit(domain):
     assert_allclose(ran[0].fundamental_matrix(), [[np.exp(-t)]], rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_a_guard_that_is_negative_from_the_start_is_named():
     """A thermostat that is too hot, one of two doses that are overdue, a guard that is NaN. Not where the guard is positive, not
     armed, zero at the start as after an impact, and not in a run of no duration."""

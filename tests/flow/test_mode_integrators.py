@@ -69,6 +69,7 @@ def test_a_single_flow_uses_the_integrator_of_its_mode():
     assert down.t == alone.t and down.steps == alone.steps
 
 
+@pytest.mark.medium
 def test_copies_of_a_mode_have_integrators_of_their_own():
     """Four arcs of a stride, in turn in one of two copies of a mode: each takes the steps, and makes the error, of its own
     integrator, as in a simulation. Over an arc x grows by sin(5)/5."""

@@ -471,6 +471,7 @@ def test_a_small_orbit_beside_a_large_coordinate_moves(dtype, large, rise):
     assert_allclose(orbit.period, 2 * rise, rtol=1e-5)
 
 
+@pytest.mark.medium
 def test_an_equilibrium_on_a_section_is_no_orbit():
     """Round a focus the flow turns in a finite time, so that the focus is a fixed point of the section's map: at 0 and at 3."""
     spin = lambda t, x, p: jnp.stack([x[1], -0.2 * x[1] - (x[0] - p)])

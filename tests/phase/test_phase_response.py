@@ -28,6 +28,7 @@ def neuron(drive, strides=1):
     return hj.periodic_orbit(step, jnp.zeros(1), drive, throw=False)
 
 
+@pytest.mark.medium
 def test_a_cycle_through_the_guards_of_a_family():
     """A relaxation oscillator, x' = a u - x, whose held u changes its sign at x = 1/2 and -1/2: Z = 1 / f of x, and half a period
     is log((a + 1/2) / (a - 1/2))."""
