@@ -24,6 +24,7 @@ Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynami
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,20 +33,22 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._flow.flow import Impact, run_to_guard
+from .._flow.integrator import Integrator, Integrators, same_integrator
 from .._flow.jump import reset
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns
 from .._numerics.newton import newton, Root
+from .._numerics.trees import content_of
 from .._orbit.chain import Chain
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.problem import Problem
-from .._orbit.stride import run_stride, Stride
+from .._orbit.stride import MANY, run_stride, Stride
 from .._results.shown import Shown
 from .._system.every import Clock
 from .._system.filippov import border_of
 from .._system.results import code_of
-from .._system.system import HybridSystem, Mode, Transition, VectorField
-from .._system.types import Flag, Scalar
+from .._system.system import as_given, HybridSystem, Mode, Transition, VectorField
+from .._system.types import Flag, Scalar, State, Time
 from .unfolding import Unfolding
 
 # An extremum of a guard counts as near zero if it is below this fraction of the guard's largest value along the arc.
@@ -230,7 +233,10 @@ def grazing_equation(
     ways = [vanished if touch.brief and k == touch.arc + 1 else run_to_guard for k in range(len(names))]
     sources = (*sequence[: touch.arc + 1], *sequence[touch.arc + (0 if touch.divides else 1) :])
     integrator = unfolding.integrator.renamed(names, sources)
-    through = run_stride(system, t0, start, known, names, integrator, ways)
+    if vanished not in ways and _of_one_kind(system, names, integrator):
+        through = _run_in_loop(system, t0, start, known, names, integrator.of(names[0]))
+    else:
+        through = run_stride(system, t0, start, known, names, integrator, ways)
     at = through.impacts[touch.arc]
     t, x = (at.t, at.x) if not touch.at_start else _first_of_arc(system, names, touch.arc, through, t0, start, known)
     condition = border_of(way) if touch.at_border else way.guard
@@ -256,6 +262,40 @@ def grazing_equation(
     return residual, (chain, (t, x, image, next_guard))
 
 
+def _of_one_kind(system: HybridSystem, names: tuple[str, ...], integrator: Integrators) -> bool:
+    """Whether the arcs, enough of them for a loop, have one flow, and their guards are of the state."""
+    modes = [system.mode(name) for name in names]
+    flows = [(mode.dimension, content_of(as_given(mode.vector_field))) for mode in modes]
+    same = all(same_integrator(integrator.of(name), integrator.of(names[0])) for name in names)
+    guards = any(isinstance(way.guard, Clock) or way.at_once for way in map(system.way, system.route(names)))
+    return len(names) >= MANY and same and not guards and all(flow == flows[0] for flow in flows)
+
+
+def _run_in_loop(
+    system: HybridSystem, t0: Time, start: State, known: Any, names: tuple[str, ...], integrator: Integrator
+) -> Stride:
+    """`run_stride` along arcs of one kind: as arcs of one mode, whose last coordinate counts them."""
+    mode, ways = system.mode(names[0]), [system.way(k) for k in system.route(names)]
+
+    def of_arc(functions: list[Callable]) -> Callable:
+        # A partial function has no hash, which a switch asks for.
+        functions = [lambda *at, fn=fn: fn(*at) for fn in functions]
+        return lambda t, x, q: jax.lax.switch(jnp.rint(x[-1]).astype(int), functions, t, x[:-1], q)
+
+    always = lambda t, x, q: jnp.array(True)
+    jump = of_arc([way.reset for way in ways])
+    once = Transition(
+        "arc", "arc", guard=of_arc([way.guard for way in ways]), reset=lambda t, x, q: jnp.append(jump(t, x, q), x[-1] + 1),
+        armed=of_arc([way.armed or always for way in ways]),
+    )  # fmt: skip
+    field = lambda t, x, q: jnp.append(mode.vector_field(t, x[:-1], q), 0 * x[-1])
+    counted = Mode(field, (*mode.coordinates, "arc"), held=(*mode.held, "arc"), _whole=True)
+    one = HybridSystem({"arc": counted}, (once,))
+    through = run_stride(one, t0, jnp.append(start, jnp.zeros_like(t0)), known, ("arc",) * len(names), integrator)
+    impacts = tuple(dataclasses.replace(impact, x=impact.x[:-1]) for impact in through.impacts)
+    return dataclasses.replace(through, x=through.x[:-1], impacts=impacts)
+
+
 def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through: Stride, t0, start, known):
     """Time and state at which the arc `k` begins."""
     if k == 0:
@@ -267,6 +307,7 @@ def _first_of_arc(system: HybridSystem, names: tuple[str, ...], k: int, through:
 @long_run
 def solve_grazing(unfolding: Unfolding, touch: Touch, v: Array, accept: Array, iterations: Array) -> Root:
     """The root of `H` by Newton's method; `aux` is the Jacobian of `H`, and what `grazing_equation` returns."""
+    unfolding = unfolding.rolled()
 
     def evaluate(v):
         out, columns, known = with_columns(lambda v: grazing_equation(unfolding, touch, v), v)
@@ -335,7 +376,11 @@ def vanished(system: HybridSystem, mode: str, t, x, params, integrator, expected
 
 def _of_params(fn: Callable) -> Callable:
     """A function of the system's parameters as a function of `(params, touch, size)`."""
-    return fn.of(lambda q: q[0]) if isinstance(fn, Clock) else lambda t, x, q: fn(t, x, q[0])
+    return fn.of(lambda q: q[0]) if isinstance(fn, Clock) else eqx.Partial(_of_first, fn)
+
+
+def _of_first(fn: Callable, t: Time, x: State, q: tuple) -> Any:
+    return fn(t, x, q[0])
 
 
 def _both(one: Callable, other: Callable) -> Callable:

@@ -32,7 +32,7 @@ from .orbit_report import orbit_dataset, orbit_frame, orbit_table
 from .problem import Problem, shifts_phase
 from .return_map import ReturnMap
 from .shooting import AbstractShooting, SearchLimits
-from .stride import run_stride, Stride
+from .stride import arcs_alike, run_stride, Stride
 from .verdict import in_family, judged, orbit_multipliers
 
 if TYPE_CHECKING:
@@ -284,17 +284,26 @@ def run_orbit(
 @short_run
 def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
     """For each arc of the stride from `x` at the time `t`: `n` times, and the states there."""
-    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, orbit.integrator)
-    taken = orbit.system.route(orbit.sequence)
-    arcs = []
-    for mode, index, impact in zip(orbit.sequence, taken, through.impacts, strict=True):
-        times = jnp.linspace(t, impact.t, n)
+    integrator = rolled(orbit.integrator)
+    through = run_stride(orbit.system, t, x, orbit.params, orbit.sequence, integrator)
+    route, starts, ends = orbit.system.route(orbit.sequence), [(t, x)], [impact.t for impact in through.impacts]
+    for index, impact in zip(route, through.impacts, strict=True):
+        starts.append((impact.t, reset(orbit.system.way(index), impact.t, impact.x, orbit.params)))
+    kinds = arcs_alike(orbit.system, orbit.sequence, route, integrator)
+    arcs: list = [None] * len(route)
+    for kind in dict.fromkeys(kinds):
+        # Arcs of one kind are lanes of one program.
+        numbers = [k for k, each in enumerate(kinds) if each == kind]
 
-        def at(time, mode=mode, t=t, x=x):
-            return flow_for(orbit.system, mode, t, x, time, orbit.params, orbit.integrator)
+        def sampled(t, x, end, mode=orbit.sequence[kind]):
+            times = jnp.linspace(t, end, n)
+            at = lambda time: flow_for(orbit.system, mode, t, x, time, orbit.params, integrator)
+            return times, jax.vmap(at)(times)
 
-        arcs.append((times, jax.vmap(at)(times)))
-        t, x = impact.t, reset(orbit.system.way(index), impact.t, impact.x, orbit.params)
+        rows = [(*starts[k], ends[k]) for k in numbers]
+        times, states = jax.vmap(sampled)(*map(jnp.stack, zip(*rows, strict=True)))
+        for row, k in enumerate(numbers):
+            arcs[k] = times[row], states[row]
     return arcs
 
 

@@ -81,7 +81,7 @@ def run_stride(
         code = choose(fits, code_of_state(after), impact.result)
         return (impact.t, after, owed), dataclasses.replace(impact, result=code)
 
-    now, alike = (t, x, owed), _alike(system, sequence, route, integrator)
+    now, alike = (t, x, owed), arcs_alike(system, sequence, route, integrator)
     for _, group in itertools.groupby(range(len(route)), alike.__getitem__):
         numbers = list(group)
         if arcs is None and len(numbers) >= MANY:
@@ -165,7 +165,7 @@ def _in_order_of(
     return impacts
 
 
-def _alike(system: HybridSystem, sequence: Sequence[str], route: Sequence[int], integrator: Integrators) -> list[int]:
+def arcs_alike(system: HybridSystem, sequence: Sequence[str], route: Sequence[int], integrator: Integrators) -> list[int]:
     """For each arc the first one with the same integrator and functions: the flow, guards and resets of its mode, which may be a
     copy of another; and whose jump leads to a state of the same dimension, as of that arc itself. Each other arc for itself."""
     found: list[int] = []

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import ellipe, ellipk
 
 import hyjax as hj
 from hyjax._testing import Level
@@ -64,6 +65,61 @@ def test_the_family_is_a_branch_over_the_energy(bounce):
     # Over another parameter, at one energy.
     heavier = hj.continuation(bounce, where=lambda p: p.gravity, stop=20.0)
     assert_allclose(heavier.periods, 4 / heavier.values, rtol=1e-12)
+
+
+@pytest.mark.medium
+def test_a_pendulum_against_elliptic_integrals():
+    """T = 4 K(m), m = E / 2 from the lowest point, and dT/dE = (E(m) / (1 - m) - K(m)) / m; small swings have the period 2 pi."""
+    swing = hj.Mode(lambda t, x, p: jnp.stack([x[1], -p * jnp.sin(x[0])]), ("angle", "rate"))
+    lap = hj.Transition("swing", "swing", lambda t, x, p: x[0], lambda t, x, p: x)
+    step = hj.ReturnMap(hj.HybridSystem({"swing": swing}, (lap,)), sequence=("swing",))
+    height = lambda t, x, p: x[1] ** 2 / 2 + p * (1 - jnp.cos(x[0]))
+    orbit = hj.periodic_orbit(step, jnp.array([0.0, -0.3]), jnp.array(1.0), conserved=height)
+    family = hj.continuation(orbit, stop=(1e-3, 1.9))
+    assert_allclose(family.values[[0, -1]], [1e-3, 1.9], rtol=1e-12)
+    # The tolerance of the integrator, over a rate of the angle that is as small as 0.04.
+    assert_allclose(family.periods, 4 * ellipk(family.values / 2), rtol=1e-12)
+    assert family.special_points == () and family.unresolved == ()
+
+    def at(value):
+        again = hj.periodic_orbit(
+            orbit.step, jnp.stack([0 * value, -jnp.sqrt(2 * value)]), Level(orbit.params.params, value)
+        )
+        return again.period
+
+    energies = jnp.array([0.1, 1.0, 1.8])
+    m = np.asarray(energies) / 2
+    assert_allclose(jax.vmap(jax.grad(at))(energies), (ellipe(m) / (1 - m) - ellipk(m)) / m, rtol=1e-12)
+
+
+@pytest.mark.medium
+def test_the_family_of_an_oscillator_with_a_wall():
+    """A mass on a spring, which bounces without loss from a wall beyond its rest, at the distance 1: T = 2 arccos(-1 / A) with
+    A^2 = 2 E. The family ends where the wall is only touched, at E = 1/2, and is there not smooth."""
+    free = hj.Mode(lambda t, x, p: jnp.stack([x[1], -x[0]]), ("x", "x_rate"))
+    wall = hj.Transition("free", "free", lambda t, x, p: x[0] + p, lambda t, x, p: jnp.stack([x[0], -x[1]]))
+    step = hj.ReturnMap(hj.HybridSystem({"free": free}, (wall,)), sequence=("free",))
+    sum_of_squares = lambda t, x, p: (x[0] ** 2 + x[1] ** 2) / 2
+    orbit = hj.periodic_orbit(step, jnp.array([-1.0, 1.0]), jnp.array(1.0), conserved=sum_of_squares)
+    family = hj.continuation(orbit, stop=(0.2, 8.0), throw=False)
+    (end,) = family.special_points
+    assert family.result == hj.RESULTS.grazing and end.kind == "grazing" and family.values[-1] == 8.0
+    assert_allclose(end.value, 0.5, rtol=1e-12)
+    assert_allclose(end.orbit.period, 2 * np.pi, rtol=1e-12)
+    # Roundings over the speed at the wall, which is small towards the end.
+    speeds = np.sqrt(2 * family.values - 1)
+    error = np.abs(family.periods - 2 * np.arccos(-1 / np.sqrt(2 * family.values)))
+    assert np.all(error < 1e-12 / speeds) and speeds.min() < 0.1
+
+    def at(value):
+        again = hj.periodic_orbit(
+            orbit.step, jnp.stack([-1 + 0 * value, jnp.sqrt(2 * value - 1)]), Level(orbit.params.params, value)
+        )
+        return again.period
+
+    energies = np.array([0.6, 1.0, 4.0])
+    by_energy = jax.vmap(jax.grad(at))(jnp.asarray(energies))
+    assert_allclose(by_energy, -1 / (energies * np.sqrt(2 * energies - 1)), rtol=1e-11)
 
 
 @pytest.mark.medium
