@@ -165,7 +165,9 @@ def _in_order_of(
     return impacts
 
 
-def arcs_alike(system: HybridSystem, sequence: Sequence[str], route: Sequence[int], integrator: Integrators) -> list[int]:
+def arcs_alike(
+    system: HybridSystem, sequence: Sequence[str], route: Sequence[int], integrator: Integrators
+) -> list[int]:
     """For each arc the first one with the same integrator and functions: the flow, guards and resets of its mode, which may be a
     copy of another; and whose jump leads to a state of the same dimension, as of that arc itself. Each other arc for itself."""
     found: list[int] = []

@@ -12,8 +12,10 @@ the swing foot passes through the ground. Its rate at the landing is lost, and w
 mass, no energy is. Which legs stand is held. The `energy` $\tfrac12(\dot x^2 + \dot y^2) + y + \tfrac12 k\sum(1 -
 y/\cos\alpha_i)^2$, over the legs that stand, is conserved: give it to `periodic_orbit(..., conserved=energy)`.
 
-A pass of the map is one step after another to the section $\dot y = 0$, where the mass is highest; the default gait is a walk, of
-two passes, the second of which mirrors the first.
+A pass of the map is one step after another to the section $\dot y = 0$, where the mass is highest; the default gait is a walk,
+of two passes, the second of which mirrors the first. For the default legs the family of the walk leads from the swap with runs,
+at the energy 1.650, past a fold at 1.037 to 1.042, where the lift-off of the leg that stands grazes at midstance. Below 1.095
+the mass is no longer highest in double support: there take a section at midstance.
 
 Source: Gan, Yesilevskiy, Zaytsev, Remy (2018), *All common bipedal gaits emerge from a single passive model*, J. R. Soc.
 Interface 15, 20180455.

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
+from scipy.optimize import root
 
 import hyjax as hj
 from hyjax._testing import Level
@@ -217,6 +219,58 @@ def test_the_family_of_the_run_in_one_run():
     assert {walks.orbit(k).footfalls().name for k in range(0, len(walks), 20)} == {"walk"}
     assert_allclose(walks.x[-1], start(biped, "W1 #107"), atol=1e-12)
     assert_allclose(walks.period[-1], float(GAITS["W1 #107"]["variables"]["T"]), rtol=1e-12)
+
+
+def half_step(speed, y, angle):
+    """By SciPy, from the middle of double support, with the legs of the default biped at this angle ahead and behind, to
+    midstance: the time, speed, height and its rate, and the angle of the leg in the air."""
+
+    def rates(t, z):
+        """Of speed, height, its rate, and the angles of the leg ahead, that behind and the latter's rate if it is in the air."""
+        _, y, climb, *angles = z
+        stand = np.array(angles[: 1 if len(z) == 6 else 2])
+        force = 20 * (1 - y / np.cos(stand))
+        push, lift = -np.sum(force * np.sin(stand)), np.sum(force * np.cos(stand))
+        swing = lambda a, rate: [rate, -push * np.cos(a) - lift * np.sin(a) - 6.5**2 * a]
+        return [push, climb, lift - 1, *turn(z, stand), *(swing(*angles[1:]) if len(z) == 6 else [])]
+
+    turn = lambda z, a: -(z[0] * np.cos(a) + z[2] * np.sin(a)) * np.cos(a) / z[1]
+    z, begin = np.array([speed, y, 0, angle, -angle]), 0.0
+    lifts, passes = lambda t, z: z[1] - np.cos(z[4]), lambda t, z: z[3]
+    lifts.terminal = passes.terminal = True
+    for event in (lifts, passes):
+        if event is passes or event(0, z) < -1e-15:
+            way = solve_ivp(rates, (begin, 5), z, "DOP853", events=event, rtol=1e-13, atol=1e-14)
+            z, begin = way.y[:, -1], way.t[-1]
+        z = np.append(z, turn(z, z[4])) if event is lifts else z
+    return begin, *z[:3], z[4]
+
+
+@pytest.mark.slow
+def test_the_family_of_the_walk_in_one_run():
+    """By its midstances, between its two ends. At one of them no double support is left: the swap of landing and lift-off, beyond
+    which runs go on. At the other one, beyond a fold of the energy, the leg that stands has its own length at midstance, where
+    its lift-off grazes. Each by the symmetry of the step in time, with half a step of SciPy."""
+    params, x = biped.Params(), start(biped, "W1 #107")
+    midstance = hj.Section("gait", lambda t, x, p: jnp.where(x[7] > 0.5, x[3], 1.0))
+    step = hj.ReturnMap(biped.system, section=midstance)
+    orbit = hj.periodic_orbit(step, step(x, params).x, params, conserved=biped.energy)
+    assert_allclose(orbit.period, float(GAITS["W1 #107"]["variables"]["T"]), rtol=1e-12)
+    method = hj.PseudoArclength(step=0.1, max_step=0.3)
+    walks = hj.continuation(orbit, stop=(0.9, 2.0), method=method, throw=False)
+    first, fold, *_, last = walks.special_points
+    assert [point.kind for point in (first, fold, last)] == ["grazing", "fold", "swap"] and walks.unresolved == ()
+    returns = lambda *at: [half_step(*at)[3], half_step(*at)[4]]
+    slow = root(lambda u: [*returns(*u), half_step(*u)[2] - 1], [0.29, 0.924, 0.173], tol=1e-13).x
+    fast = root(lambda u: returns(u[0], np.cos(u[1]), u[1]), [1.197, 0.366], tol=1e-13).x
+    for point, at in ((first, slow), (last, (fast[0], np.cos(fast[1]), fast[1]))):
+        time, speed, y, *_ = half_step(*at)
+        # The tolerance of the integrators, 1e-13, over a step that multiplies errors by less than ten.
+        assert_allclose(point.orbit.x[:2], [speed, y], rtol=1e-12)
+        assert_allclose(point.orbit.period, 4 * time, rtol=1e-12)
+        assert_allclose(point.value, at[0] ** 2 / 2 + at[1] + 20 * (1 - at[1] / np.cos(at[2])) ** 2, rtol=1e-12)
+    assert abs(first.orbit.x[1] - 1) < 1e-13 and fold.value < first.value
+    assert {walks.orbit(k).footfalls().name for k in range(0, len(walks), 10)} == {"walk"}
 
 
 @pytest.mark.slow
