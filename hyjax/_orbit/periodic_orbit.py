@@ -120,7 +120,7 @@ def _on_level(step: ReturnMap, guess: Array, params: Params, conserved: Any) -> 
     if (
         not callable(quantity)
         or len(given) > 1
-        or any(isinstance(each, str) or callable(each) or jnp.ndim(each) for each in given)
+        or any(each is None or isinstance(each, str) or callable(each) or jnp.ndim(each) for each in given)
     ):
         raise ValueError(
             f"periodic_orbit: conserved={conserved!r} must be a function E(t, x, params), or a pair of it and its value; of "
@@ -144,6 +144,11 @@ def _raise_failure(orbit: PeriodicOrbit, reached: LastIterate) -> PeriodicOrbit:
         "Try a guess nearer to the orbit, such as an orbit at a neighbouring parameter; find_orbits, which needs no guess; or "
         "throw=False, which returns the code in `result`."
     )
+    if isinstance(orbit.params, Level):
+        remedy += (
+            " With conserved=, the quantity must not change along flow and jumps, nor beside the orbit, and an orbit near the "
+            "guess must have its value."
+        )
     return raise_failure("periodic_orbit", orbit, None, (reached, orbit.distance), _last_iterate, remedy)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._system.system import HybridSystem
-from .._system.types import Params
+from .._system.types import Params, require_kind
 from .encoding import Decoder, Encoder
 from .fingerprint import fingerprint, model_system, require_same_system, source_digest
 from .installed import load_xarray, needed, version
@@ -152,12 +152,15 @@ def save(path: str | Path, result: PyTree) -> None:
     >>> hj.load("gait.npz").period == orbit.period
     Array(True, dtype=bool)
     """
+    require_kind(path, str | os.PathLike, "hj.save", "path", 'the path of a file, as in hj.save("gait.npz", orbit)')
     path = Path(path) if Path(path).suffix == ".zarr" else _checked(path, "save")
     parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple | list) else (result,)
     if not parts:
         raise ValueError(f"hj.save: {path}: the {type(result).__name__} is empty: there is no result to write.")
     for part in parts:
-        if not hasattr(part, "_tables") or isinstance(part, HybridSystem):
+        # Parameters of models have units.
+        units = any("unit" in field.metadata for field in getattr(type(part), "__dataclass_fields__", {}).values())
+        if units or not hasattr(part, "_tables") or isinstance(part, HybridSystem):
             raise ValueError(
                 f"hj.save: {type(part).__name__} is no result of hyjax. Save an orbit, a branch, a trajectory, or a tuple, list "
                 "or dictionary of them; a dataset has to_netcdf."

@@ -138,6 +138,11 @@ def test_what_is_not_conserved_is_no_orbit():
     lossy = ball.Params(restitution=0.9)
     lost = hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), lossy, conserved=energy, throw=False)
     assert lost.result == hj.RESULTS.orbit_not_converged and np.isnan(lost.period)
+    for wrong in (lambda t, x, p: x[1] ** 3 + x[0], (energy, -1.0)):
+        with pytest.raises(
+            hj.SolveError, match="must not change along flow and jumps, nor beside the orbit, and an orbit near"
+        ):
+            hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), PARAMS, conserved=wrong)
     half = lambda t, x, p: x[1]
     no = hj.periodic_orbit(ball.step, jnp.array([0.0, 2.0]), PARAMS, conserved=(half, 1.0), throw=False)
     # The speed after an impact is conserved by the map, though not along the flow.
@@ -166,6 +171,8 @@ def test_bad_quantities(unchecked):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=2.0)
     with pytest.raises(ValueError, match="a pair of it and its value"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=(energy, "1.3"))
+    with pytest.raises(ValueError, match="a pair of it and its value"):
+        hj.periodic_orbit(ball.step, guess, PARAMS, conserved=(energy, None))
     with pytest.raises(ValueError, match="of several quantities one"):
         hj.periodic_orbit(ball.step, guess, PARAMS, conserved=(energy, energy))
     with pytest.raises(ValueError, match=r"must return an array of shape \(\), not \(2,\)"):

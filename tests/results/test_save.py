@@ -370,6 +370,10 @@ def test_what_is_no_result_is_not_saved(gaits, tmp_path):
         hj.save(path, eqx.tree_at(lambda orbit: orbit.x, gaits, lambda t: t))
     with pytest.raises(ValueError, match=r"suffix \.npz"):
         hj.save(tmp_path / "gait.nc", gaits)
+    with pytest.raises(
+        ValueError, match=r'path must be the path of a file, as in hj\.save\("gait\.npz", orbit\), not PeriodicOrbit'
+    ):
+        hj.save(gaits, path)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError):
         hj.save(tmp_path / "nowhere" / "gait.npz", gaits)
