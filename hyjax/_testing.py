@@ -91,9 +91,9 @@ if TYPE_CHECKING:
     from .control.sensitivity_norm import contraction_factor
     from .phase.responses import IsostableResponse
     from .phase.responses import chebyshev
-    from ._continuation import continuation
+    from ._continuation import continuation, location
     from ._continuation.branch_report import branches_dataset
-    from ._continuation.curve import follow_curve, Interval, joined as joined_points
+    from ._continuation.curve import follow_curve, Interval, Near, joined as joined_points
     from ._continuation.detection import each_once
     from ._continuation.continuation import unfolding_of
     from ._continuation.isotropy import exchanges, is_symmetry

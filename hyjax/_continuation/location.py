@@ -186,7 +186,10 @@ def zero_between(curve: Followed, a: Place, b: Place, value: Callable[[Place], f
         if not close < share * (b.s - a.s) < b.s - a.s - close:
             break
         if (middle := between(curve, a, b, share)) is None:
-            return None
+            # No point is found in an interval of the length of rounding, whose better end is the zero.
+            if b.s - a.s > 256 * close:
+                return None
+            break
         f = value(middle)
         best = min(best, middle, key=lambda place: abs(value(place)))
         if (f >= 0) == (fa >= 0):

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from systems import ROLLED
+from systems import ROLLED, skewed, straight
 from test_continuation import mapping
 
 import hyjax as hj
+from hyjax._testing import location, Near
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent.parent / "normal_forms_reference.json").read_text())
 
@@ -395,6 +396,54 @@ def test_a_locus_meets_grazing(kind, name):
     assert along.kind == "grazing"
     if kind == "period-doubling":  # at the fold the curve of grazing turns in c
         check(along, (name, *expected))
+
+
+@pytest.mark.parametrize(("error", "found"), [(1e-15, True), (5e-14, True), (1e-4, False)])
+def test_a_zero_between_points_with_errors(monkeypatch, error, found):
+    """In an interval of the length of errors there is no further point: a short one's better end is the zero, and in a longer
+    one there is none."""
+    near = lambda s: Near(np.array([s]), np.ones(1), np.zeros((0, 1)), np.zeros(()), None, np.array(True))
+    place = lambda s: location.Place(s, near(s), {}, np.zeros(0))
+    value = lambda place: (place.s - 0.3) * (1 + 50 * (place.s - 0.3) ** 2)
+    middle = lambda _, a, b, share: place(a.s + share * (b.s - a.s)) if b.s - a.s > 2 * error else None
+    monkeypatch.setattr(location, "between", middle)
+    zero = location.zero_between(None, place(0.0), place(1.0), value)
+    assert (zero is not None) == found and (zero is None or abs(zero.s - 0.3) <= error)
+
+
+def turned():
+    """The delayed logistic map of the rate a - h/2 in bent coordinates, above a hill as of `guarded`."""
+    rate = lambda p: p["a"] - p["h"] / 2
+
+    def jump(t, x, p):
+        u, v = straight(x[:2])
+        return jnp.append(skewed(jnp.stack([rate(p) * u * (1 - v), u])), 0 * x[2])
+
+    year = hj.Mode(lambda t, x, p: jnp.array([0.0, 0.0, 1.0]), ("x", "y", "clock"))
+    hill = lambda t, x, p: straight(x[:2])[0] - p["h"] + (x[2] - 0.5) ** 2
+    ends = (hj.Transition(name, "low", lambda t, x, p: 1 - x[2], jump) for name in ("low", "high"))
+    return hj.HybridSystem(
+        {"low": year, "high": year}, (*ends, hj.Transition("low", "high", hill, lambda t, x, p: x + 0.1))
+    )
+
+
+@pytest.mark.slow
+def test_a_locus_of_pairs_meets_grazing():
+    """The pair of x = y = 1 - 1/rate is exp(+-i pi/3) at the rate 2, for every h, and the state grazes at x = h: both where h is
+    1/2 and a is 9/4; grazing is the curve a = h/2 + 1/(1 - h)."""
+    params = {"a": jnp.array(2.05), "h": jnp.array(0.3)}
+    step = hj.ReturnMap(turned(), sequence=("low",), integrator=ROLLED)
+    orbit = hj.periodic_orbit(step, jnp.append(skewed(jnp.full(2, 0.9 / 1.9)), 0), params)
+    branch = hj.continuation(orbit, where=lambda p: p["a"], stop=(2.0, 2.3), throw=False)
+    (point,) = (each for each in branch.special_points if each.kind == "neimark-sacker")
+    locus = hj.locus(point, where=lambda p: p["h"], stop=1.0, throw=False)
+    check(locus, ("neimark-sacker-grazing", 2.25, 0.5))
+    (meeting,) = locus.special_points
+    assert meeting.touch is not None and abs(meeting.multiplier - np.exp(1j * np.pi / 3)) < 1e-14
+    along = hj.locus(meeting, where=lambda p: p["h"], stop=(0.48, 0.52))
+    check(along, ("neimark-sacker-grazing", 2.25, 0.5))
+    a, h = along.values.T
+    assert along.kind == "grazing" and along.unresolved == () and np.max(np.abs(a - h / 2 - 1 / (1 - h))) < 1e-14
 
 
 PAIRS = mapping(
