@@ -383,15 +383,17 @@ class ContactSet(eqx.Module):
             _, (impulse, codes, opens, settled, fits) = phase(begun, True)
         fits, unique = fits
         after = velocity + projected.compliance @ impulse
-        # What settles may be pulled.
-        pushes = settled | (impulse[rows] >= -tolerance * jnp.max(jnp.abs(impulse), initial=0))
+        # What settles may be pulled; impulses of others that hold it leave their cones, by as much work.
+        size, small = diagonal(projected.compliance), tolerance * jnp.max(jnp.abs(impulse), initial=0)
+        work = size[rows] @ jnp.where(settled, jnp.minimum(impulse[rows], 0), 0) ** 2
+        within = lambda room, size: size * jnp.minimum(room + small, 0) ** 2 <= 4 * work
         # A gap that strikes and still closes has no solution, however slowly it does.
         least = jnp.maximum(jnp.where(strikes, closing / 2, jnp.inf), float(tolerance**1.8) * largest)
         apart = (roles == OPEN) | (after[rows] >= -jnp.minimum(tolerance * largest, least))
         met = ~self.acting(codes, opens) | (jnp.abs(after + gained) <= 16 * tolerance * largest)
         # The friction of both phases is within the cone of the whole impulse.
-        beyond = self.room(impulse, params) < -tolerance * jnp.max(jnp.abs(impulse), initial=0)
-        fits &= jnp.all(pushes & apart) & jnp.all(met) & ~jnp.any(beyond & (self.slips & ~settled)[self.with_slip])
+        inside = within(self.room(impulse, params), size[count:]) | (settled | ~self.slips)[self.with_slip]
+        fits &= jnp.all((settled | within(impulse[rows], size[rows])) & apart) & jnp.all(met) & jnp.all(inside)
         result = choose(gains_nothing(projected, impulse), RESULTS.successful, RESULTS.gains_energy)
         result = choose(unique, choose(fits, result, RESULTS.nonfinite), RESULTS.not_unique)
         return impulse, codes, (bounces & ~poisson) | opens, result

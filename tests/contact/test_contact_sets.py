@@ -407,6 +407,29 @@ def test_an_end_that_opens_slowly_stays(settle, left, rate):
     assert_allclose([end[2] - end[3], end[2] + end[3]], [rate, 0], rtol=0, atol=1e-15)
 
 
+def test_a_block_that_rocks_to_rest():
+    """Where the corner that opens settles, the impulse that stops the block at the other one is outside of its cone, by as little
+    as that opens: it stands. While the corner opens by more than rounding, the friction of the other holds, |p_t| / p_n = 0.353
+    and the rates lose 3/10 (3/2 sin^2 of the angle of the diagonal)."""
+    b, h = 0.2, 0.4
+    edge = lambda side, q: q[:2] + jnp.stack([
+        side * b * jnp.cos(q[2]) + h * jnp.sin(q[2]), side * b * jnp.sin(q[2]) - h * jnp.cos(q[2])
+    ])  # fmt: skip
+    slip = lambda side, t, q, v, p: jax.jvp(ft.partial(edge, side), (q,), (v,))[1][0]
+    ends = {name: Contact(lambda t, q, p, side=side: edge(side, q)[1], ft.partial(slip, side), static=0.4, kinetic=0.4)
+            for name, side in (("left", -1), ("right", 1))}  # fmt: skip
+    weight = jnp.array([0.0, -GRAVITY, 0.0])
+    body = Mechanism(lambda q, p: jnp.diag(jnp.array([1.0, 1.0, (b * b + h * h) / 3])), lambda t, q, v, p: weight)
+    (change,) = contact_system(body, ends, ("x", "y", "angle")).transitions
+    reset = jax.jit(change.reset)
+    for rate, left, after in ((-1e-3, 0, 0.7), (-6.7e-6, 1, 0.0)):
+        # It turns about the left corner.
+        x = jnp.array([-0.02, h, 0.0, -h * rate, b * rate, rate, 1, 0])
+        end = reset(jnp.array(0.6), x, None, jnp.array(1))
+        assert end[6:].tolist() == [left, 1]
+        assert_allclose(end[3:6] / rate, after * np.array([-h, -b, 1.0]), rtol=0, atol=1e-12)
+
+
 def rod_on_three(friction):
     """Its ends and its middle touch the ground: three gaps, of which two are independent. It is turned by a torque that grows,
     `p t`."""
