@@ -100,6 +100,28 @@ def test_lemke_without_solution():
     assert lemke(jnp.array([[-1.0]]), jnp.array([1.0]))[2]
 
 
+def test_lemke_where_slips_are_one():
+    """Two corners of a box that lift off: of the accelerations both slips are equal, and without a normal force there is no
+    friction, whatever it would be. The problem of `ContactSet.choose`, in which many pivots are as small as rounding."""
+    rng, many, root = np.random.default_rng(0), 200, np.finfo(float).eps ** 0.5
+    rows = rng.normal(size=(many, 4, 3))
+    rows[:, 3] = rows[:, 2]
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    friction, slip = rng.uniform(0.1, 1, (many, 1, 2)), rng.uniform(-1, 1, (many, 1)) * np.ones(2)
+    each, none = np.eye(2), np.zeros((2, 2))
+    signs = np.block([[each, none], [none, each], [none, -each]])
+    matrix = np.zeros((many, 8, 8))
+    matrix[:, :6, :6] = signs @ (rows @ rows.transpose(0, 2, 1)) @ signs.T + root * np.eye(6)
+    matrix[:, :6, 6:] = np.concatenate([none, each, each])
+    matrix[:, 6:, :6] = np.concatenate([friction * each, np.tile(-np.hstack([each, each]), (many, 1, 1))], axis=2)
+    matrix[:, 6:] /= 1 + friction.transpose(0, 2, 1)
+    offset = np.concatenate([rng.uniform(0.02, 1, (many, 2)), slip, -slip, 0 * slip], axis=1)
+    z, basic, solved = jax.vmap(lemke)(jnp.asarray(matrix), jnp.asarray(offset))
+    assert np.all(solved) and not np.any(basic[:, :2])
+    # A ray from a part of it, and the breaking of ties, leave forces of the size of the addition to the diagonal.
+    assert_allclose(z[:, :6], 0, rtol=0, atol=4 * root)
+
+
 # Friction
 
 
