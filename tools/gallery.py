@@ -44,6 +44,8 @@ FAMILIES: dict[str, list[tuple[Start, int, tuple[float, float]]]] = {
     "jerboa": [(None, 1, (2.0, 12.0))],
     "quadruped_slip": [(None, 1, (10.0, 25.0)), (BOUND, 2, (10.0, 25.0))],
 }
+# Of the branches that leave the first family where legs leave step: the bounds of what is conserved, and the most gaits of each.
+LEAVING = {"quadruped_slip": ((9.9, 14.0), 30)}
 MOVING = 8
 # Of an animation: frames, dots per inch of its 6.4 inches, and bytes.
 FRAMES, DPI, LARGEST = 44, 66, 150_000
@@ -63,7 +65,7 @@ def main() -> None:
         model = models.load(name)
         about = motion(name, model) if name in ENDS else gaits(name, model, cache)
         if name in FAMILIES:
-            gait_map(model, FOLDER / f"{name}_gaits.json", FAMILIES[name])
+            gait_map(name, model, FOLDER / f"{name}_gaits.json")
         found = known() | {name: about}
         DIGITS.write_text(json.dumps({each: found[each] for each in sorted(found)}, indent=1) + "\n", encoding="utf-8")
 
@@ -158,7 +160,7 @@ def motion(name: str, model: ModuleType) -> dict[str, Any]:
     }
 
 
-def gait_map(model: ModuleType, path: Path, families: list[tuple[Start, int, tuple[float, float]]]) -> None:
+def gait_map(name: str, model: ModuleType, path: Path) -> None:
     """The parts of the page of the families of a model that conserves energy."""
     import dataclasses
 
@@ -167,11 +169,18 @@ def gait_map(model: ModuleType, path: Path, families: list[tuple[Start, int, tup
     import hyjax as hj
 
     params, branches = model.Params(), []
-    for x, strides, bounds in families:
+    for x, strides, bounds in FAMILIES[name]:
         step = dataclasses.replace(model.step, strides=strides)
         guess = model.guess(params) if x is None else jnp.array(x)
         orbit = hj.periodic_orbit(step, guess, params, conserved=model.conserved)
         branches.append(hj.continuation(orbit, stop=bounds, throw=False))
+    if name in LEAVING:
+        bounds, most = LEAVING[name]
+        point = next(each for each in branches[0].special_points if each.kind == "branch-point")
+        method = hj.PseudoArclength(step=0.05, max_step=0.4, max_points=most)
+        # Those that keep three exchanges of legs are the bounds.
+        ways = [k for k, kept in point.isotropies().items() if len(kept) < 3]
+        branches += [hj.switch_branch(point, stop=bounds, daughter=k, method=method, throw=False) for k in ways]
     parts = hj.plot.gait_map(branches, model, gaits=MOVING).parts
     path.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
     print(f"  {path.name}: {path.stat().st_size / 1000:.0f} kB", flush=True)
