@@ -129,8 +129,6 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
     reduced = jnp.zeros((len(monomials), count), right.dtype).at[np.arange(count), np.arange(count)].set(multipliers)
     if form.chain:
         reduced = reduced.at[np.arange(1, count), np.arange(count - 1)].set(1)
-    if form.parameters:
-        manifold = manifold.at[count, -1].set(1)
     eigenvalues = jnp.stack([math.prod(multipliers[i] for i in _factors(alpha[:count])) for alpha in monomials])
     if not form.chain:
         # At a strong resonance that the form does not expect, further monomials cannot be removed.
@@ -145,6 +143,14 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
             [unfolding.shifted(jacobian, eigenvalue), -into * stays], [normal * stays[:, None], jnp.diag(1 - stays)]
         ])  # fmt: skip
         return solve(matrix, jnp.append(-residual, jnp.zeros(count, right.dtype)))
+
+    unit = jnp.ones((), v.dtype)
+    if form.parameters:
+        # In a unit in which the states move by no more than it: near another critical multiplier powers of W_delta would cover
+        # the other monomials.
+        moved = solved(eigenvalues[count], jacobian[:, -1], stays[count].astype(right.dtype))
+        unit = 1 / jnp.maximum(1, jnp.max(jnp.abs(moved[:k])))
+        manifold = manifold.at[count, -1].set(unit.astype(right.dtype))
 
     def improved(i, found):
         manifold, reduced, straight = found
@@ -161,6 +167,8 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
 
     passes = form.order - 1 + form.parameters + 3 * form.chain
     manifold, reduced, straight = jax.lax.fori_loop(0, passes, improved, (manifold, reduced, reduced))
+    powers = unit ** jnp.array([[sum(alpha[count:])] for alpha in monomials], v.dtype)
+    manifold, reduced, straight = (each / powers.astype(each.dtype) for each in (manifold, reduced, straight))
     return Expansion(manifold, reduced, straight, left, at_start)
 
 

@@ -380,6 +380,18 @@ def test_rate_on_the_branch_itself(guess, rate, across):
 
 
 @pytest.mark.medium
+def test_another_multiplier_is_nearly_critical():
+    """The orbit moves by 1000 times the parameter, and bends by 1e9 times its square: y = -x^2/e on the center manifold, and
+    y = -free/e on the branch, for the other multiplier 1 + e."""
+    fn = lambda x, p: jnp.stack(
+        [-x[0] + x[0] * x[1] + 2 * x[0] ** 3, (1 + p["e"]) * x[1] + x[0] ** 2 + x[1] ** 2 + p["free"]]
+    )
+    form = form_at(fn, [0.0, 0.0], {"e": 1e-3}, "period-doubling")
+    assert_allclose([form.coefficients["c"], form.rate], [2 - 1e3, -1e3], rtol=1e-11)
+    assert form.criticality.startswith("subcritical: an unstable orbit of twice the period for free < 0")
+
+
+@pytest.mark.medium
 def test_strong_resonances_are_named_once():
     """A pair at nearly half a turn is near 1:2 alone, not also near 1:4; a growing direction makes no stability of branches."""
     turn = 2 * np.pi * 0.4996
