@@ -111,10 +111,14 @@ def test_derivatives_in_both_modes_and_of_second_order(five):
 
 
 def test_saltation_matrix_of_a_member(five, one_by_one):
+    """Neuron 4 fires at the rate 0.2, and later where it is lower; its rate jumps to 1.2, those of the others by -0.02."""
     system, _, _, run = five
     alone, _ = one_by_one
     t, x = run.end_times[0], run.x_ends[0]
     found = hj.saltation_matrix(system, 0, t, x, DRIVE, index=4)
+    exact = np.diag([1.0, 1, 1, 1, 0])
+    exact[:, 4] = np.array([-0.02, -0.02, -0.02, -0.02, 1.2]) / 0.2
+    assert_allclose(found, exact, rtol=0, atol=1e-13)
     assert_allclose(found, hj.saltation_matrix(alone, 4, t, x, DRIVE), rtol=0, atol=1e-15)
     with pytest.raises(ValueError, match="index="):
         hj.saltation_matrix(system, 0, t, x, DRIVE)
