@@ -295,7 +295,7 @@ def arcs_of_stride(orbit: "PeriodicOrbit", x: State, t: Scalar, n: int):
         # Arcs of one kind are lanes of one program.
         numbers = [k for k, each in enumerate(kinds) if each == kind]
 
-        def sampled(t, x, end, mode=orbit.sequence[kind]):
+        def sampled(t, x, end, *, mode=orbit.sequence[kind]):
             times = jnp.linspace(t, end, n)
             at = lambda time: flow_for(orbit.system, mode, t, x, time, orbit.params, integrator)
             return times, jax.vmap(at)(times)

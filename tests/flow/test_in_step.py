@@ -447,6 +447,17 @@ def test_after_an_exchange_the_other_body_is_at_the_same_guard(names):
     assert_allclose(stride.time, 2, atol=1e-14)
 
 
+@pytest.mark.parametrize("leap, multiple", [(jnp.array([2, 3, 0, 1]), False), (jnp.arange(4), True)])
+def test_heights_that_are_rounding_errors_vary_as_those_that_are_zero(leap, multiple):
+    """Two balls at the floor: the height of a bounce is that of the other ball if it exchanges them, and else its own."""
+    ways = [(4, lambda t, x, p: x[0], lambda t, x, p: (x * jnp.array([1.0, -1, 1, 1]))[leap], None)]
+    asked = lambda a, b: order_of_events._multiple_at(
+        ways, jnp.array(1.0), jnp.array([a, -1, b, -1]), jnp.array(0), jnp.array(0), None
+    )
+    for heights in ((0.0, 0.0), (1e-17, 0.0), (0.0, -1e-17), (1e-17, 3e-17)):
+        assert asked(*heights) == multiple
+
+
 def phase_locked_loop():
     """A loop of which the edges of a clock and of an oscillator switch the current of a pump, with a resistor p[1]."""
     field = lambda pump: lambda t, x, p: jnp.stack([x[1] + pump * p[1], pump * p[0]])
