@@ -27,10 +27,8 @@ def contact_set_system(
 ) -> HybridSystem:
     """The system of several contacts, see `contact_system`."""
     _check_contacts(contacts)
-    bodies, names = (
-        ContactSet(mechanism, tuple(contacts.values()), domain, read_sequence),
-        names_of(mechanism, coordinates),
-    )
+    bodies = ContactSet(mechanism, tuple(contacts.values()), domain, read_sequence)
+    names = names_of(mechanism, coordinates)
     if twice := set(names) & set(contacts):
         raise ValueError(f"contact_system: {sorted(twice)} name both a coordinate and a contact.")
     units = (*units, *("1" for _ in contacts)) if units else ()

@@ -34,11 +34,11 @@ _FORCES = (
     ("actuator_delay", "delays of actuators"),
     ("body_gravcomp", "gravity compensation"),
 )
-# What has no effect, by the numbers of the model that are zero without it.
+# What has no effect, by the numbers of the model that are zero without it, and by the flag that disables it.
 _IGNORED = (
-    ("actuator_ctrllimited", "ranges of the inputs of actuators"),
-    ("actuator_forcelimited", "limits of the forces of actuators"),
-    ("jnt_actfrclimited", "limits of the actuators' forces on joints"),
+    ("actuator_ctrllimited", "CLAMPCTRL", "ranges of the inputs of actuators"),
+    ("actuator_forcelimited", "ACTUATION", "limits of the forces of actuators"),
+    ("jnt_actfrclimited", "ACTUATION", "limits of the actuators' forces on joints"),
 )
 # The beginning of a URDF file, behind what XML has before its first element.
 _URDF = re.compile(r"\s*(<\?.*?\?>\s*|<!--.*?-->\s*)*<robot\b", re.DOTALL)
@@ -151,8 +151,7 @@ def from_mujoco(
     stopped = _stopped(model, mujoco, name, asked, acts("LIMIT", "CONSTRAINT"))
     # A file without actuators may have limits of their forces, as the efforts of URDF.
     acting = len(model.actuator_trntype) > 0 and acts("ACTUATION")
-    given = [what for field, what in _IGNORED if acting and np.any(getattr(model, field, 0))]
-    if ignored := [what for what in given if acts("CLAMPCTRL") or "inputs" not in what]:
+    if ignored := [what for field, by, what in _IGNORED if acting and acts(by) and np.any(getattr(model, field, 0))]:
         warn(f"from_mujoco: {', '.join(ignored)} have no effect. Write limits as control, or as those of an optimum.")
     on_planes: Asked = {each: planes for each, planes in asked.items() if each not in stopped}
     touching, planes, rolls, touched = _contacts(model, data, mujoco, name, on_planes, link, frames, sites)
