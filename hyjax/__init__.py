@@ -19,7 +19,7 @@ _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> Any:
     """A public name; `__version__`; modules of folders, which lazy_loader does not import."""
     if name == "__version__":
-        from ._results.installed import version
+        from ._results.registry import version
 
         return version()
     if name in _FILES:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ._numerics.eigenvalues import plain_spectrum, spectrum
     from ._numerics.elimination import det, null_vectors, solve, solver
     from ._numerics.fast import sincos
-    from ._numerics.fusion import FEW as fusion_FEW, stored, stored_for_tangents, stored_with_tangents
+    from ._numerics.trees import FEW as fusion_FEW, stored, stored_for_tangents, stored_with_tangents
     from ._numerics.linearize import with_columns, with_columns_by_lanes
     from ._numerics.newton import DampedNewton, Evaluation, newton
     from ._numerics.elimination import orthonormal
     from ._numerics.semidefinite import discrete_riccati, lyapunov_sum
     from ._numerics.semidefinite import solve_semidefinite
     from ._results.save import read_arrays, read_text, write_archive
-    from ._results.installed import load_xarray, needed, version
+    from ._results.registry import load_xarray, needed, version
     from ._results.failure import codes_only, raise_failure
     from ._results.fingerprint import fingerprint
     from ._results.labels import units_of
@@ -199,7 +199,7 @@ if TYPE_CHECKING:
         widened as enclosed_step_widened,
     )
     from .certify.event import crossed, gathered, spread_out
-    from .certify.exact_flow import crossing, ExactStep, step_from
+    from .certify.krawczyk import crossing, ExactStep, step_from
     from .certify.exact_numbers import exact_function
     from .certify.exact_numbers import balls, dot, exactly, largest, NotEnclosed, PRECISION, rounded, UNKNOWN, widened
     from .certify.flow_pipe import no_guard_fires, Tube
@@ -222,7 +222,7 @@ if TYPE_CHECKING:
     from .certify.taylor import flow_coefficients, over
     from .certify.taylor_model import add, BALL, ball, basis, constant, multiply, scale, subtract, TaylorModel, total
     from .contact.contact_set import ContactSet
-    from .contact.lemke import lemke
+    from ._numerics.elimination import lemke
     from .contact.projection import least_norm, project, solve_symmetric
     from .robots.walker import alike
     from .plot import optimization_figure, orbit_figure

@@ -15,8 +15,7 @@ from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvalues, inside_circle
 from .._orbit.chain import Chain
 from .._orbit.orbit import PeriodicOrbit
-from .._results.installed import needed
-from .._results.registry import diagrams, draw, pictures
+from .._results.registry import diagrams, draw, needed, pictures
 from .._results.shown import computed, computed_once, lanes, Shown
 from .._results.table import without_rounding
 from .._system.results import RESULTS

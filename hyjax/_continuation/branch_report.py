@@ -6,8 +6,8 @@ from typing import Any, TYPE_CHECKING
 import numpy as np
 
 from .._orbit.level import of_others
-from .._results.installed import load_xarray
 from .._results.labels import described, meanings_of, named_params, units_attribute, units_of
+from .._results.registry import load_xarray
 from .._results.table import Table, without_rounding
 from .._system.results import described_code
 from .._system.where import leaf_names

@@ -14,9 +14,8 @@ from .._flow.simulate import simulate
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import short_run
 from .._numerics.linearize import linearizable
-from .._results.installed import load_xarray
 from .._results.labels import named_params
-from .._results.registry import draw
+from .._results.registry import draw, load_xarray
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import counted_codes, described_code, nan_unless, RESULTS

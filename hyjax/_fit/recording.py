@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._numerics.trees import library_of, without_tangents
-from .._results.installed import needed
 from .._results.labels import units_of
+from .._results.registry import needed
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem, of_arc
 from .._system.types import Params

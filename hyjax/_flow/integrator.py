@@ -26,7 +26,7 @@ from jaxtyping import Array
 
 from .._system.system import HybridSystem, of_arc
 from .._system.types import require_counts
-from .implicit_step import implicit_tableau
+from ..solvers.one_array import implicit_tableau
 
 
 def check_solver(solver: dfx.AbstractSolver) -> None:

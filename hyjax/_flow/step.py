@@ -21,12 +21,10 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._numerics.fusion import stored_for_tangents, stored_with_tangents
 from .._numerics.programs import depends_on, operations
-from .._numerics.trees import MOST_PARTS
+from .._numerics.trees import MOST_PARTS, stored_for_tangents, stored_with_tangents
 from .._system.types import Count, Flag, Scalar, State, Time
-from ..solvers.one_array import AbstractOneArraySolver, Work
-from .implicit_step import implicit_step, implicit_tableau, implicit_work
+from ..solvers.one_array import AbstractOneArraySolver, implicit_step, implicit_tableau, implicit_work, Work
 from .instant import abreast
 from .integrator import Integrator
 

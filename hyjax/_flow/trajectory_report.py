@@ -5,8 +5,8 @@ from typing import Any, TYPE_CHECKING
 import jax
 import numpy as np
 
-from .._results.installed import load_xarray
 from .._results.labels import described, in_words, units_attribute, units_of
+from .._results.registry import load_xarray
 from .._results.table import shown_indices, Table
 from .._system.results import counted_codes, described_code
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from .eager import compile_for as compile_for, Purpose as Purpose
 from .elimination import horner
-from .fusion import batch_first, stored
+from .trees import batch_first, stored
 
 # Near-minimax fits on |r| <= pi/4, in r^2: sin r = r + r^3 S(r^2), cos r = 1 - r^2/2 + r^4 C(r^2); both below 2e-17.
 _SIN = (

@@ -6,9 +6,8 @@ import equinox as eqx
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.installed import needed
 from .._results.labels import named_params, units_of
-from .._results.registry import draw
+from .._results.registry import draw, needed
 from .._results.shown import Shown
 from .._results.table import Table
 from .._system.results import described_code, RESULTS

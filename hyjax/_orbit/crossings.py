@@ -31,8 +31,8 @@ from .._results.failure import raise_failure
 from .._system.results import numbered_code, RESULTS
 from .._system.types import Scalar
 from .._system.where import free_leaves, leaf_names, Where, with_leaves
-from .lap import DIVERGED, in_lanes, Lap, SUCCESSFUL
 from .mesh import beyond
+from .problem import DIVERGED, in_lanes, Lap, SUCCESSFUL
 
 if TYPE_CHECKING:
     from .manifold import Manifold

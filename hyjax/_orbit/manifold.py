@@ -40,8 +40,8 @@ from .._results.table import Table
 from .._system.results import code_of, numbered_code, RESULTS
 from .._system.where import Where
 from .crossings import Crossings, crossings_of, DEGREE, Tangency, tangency_of
-from .lap import DIVERGED, jumps, LANES, Lap, lap_of, passages, SUCCESSFUL
 from .mesh import beyond, FIRST, meshed, near_points
+from .problem import DIVERGED, jumps, LANES, Lap, lap_of, passages, SUCCESSFUL
 from .return_map import require_map, ReturnMap
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._system.results import numbered_code, RESULTS
-from .lap import DIVERGED, SUCCESSFUL
+from .problem import DIVERGED, SUCCESSFUL
 
 if TYPE_CHECKING:
     from .manifold import Manifold

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike
 
-from .._results.installed import load_xarray, needed
 from .._results.labels import described, meanings_of, named_params, units_attribute, units_of
+from .._results.registry import load_xarray, needed
 from .._results.shown import digits_of
 from .._results.table import complex_text, shown_indices, Table, without_rounding
 from .._system.results import code_flags, code_names, counted_codes, described_code

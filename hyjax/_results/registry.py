@@ -1,10 +1,13 @@
-"""Functions by type of result, and the collection of models: given from below, so that results import no picture and no model.
+"""What is imported when it is first used: packages that only an extra installs; and functions by type of result, and the
+collection of models, given from below, so that results import no picture and no model.
 
 `hyjax.plot`, and other folders with pictures of their results, register functions for `draw` and `animate` when they are
 imported.
 """
 
 import functools
+import importlib
+import importlib.metadata
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -90,3 +93,31 @@ def _registered(function: Any, result: Any) -> Callable:
             f"hyjax.plot.{function.__name__}: there is no picture of a {type(result).__name__}; there is one of {known}."
         )
     return found
+
+
+def version() -> str:
+    """The version of the installed package; "unknown" for source code that is not installed."""
+    try:
+        return importlib.metadata.version("hyjax-dynamics")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def needed(package: str, extra: str, what: str) -> ModuleType:
+    """A package. `ImportError` with the command that installs it, such as "Datasets need xarray: pip install ...".
+
+    **Arguments:** `package`: its name, also of a module inside. `extra`: of this distribution. `what`: needs it, in the plural.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        missing = package.partition(".")[0]
+        # A package that is there, but lacks something itself, states its own trouble.
+        if (error.name or missing).partition(".")[0] != missing:
+            raise
+        raise ImportError(f"{what} need {missing}: pip install 'hyjax-dynamics[{extra}]'.") from error
+
+
+def load_xarray() -> ModuleType:
+    """The module `xarray`, or an `ImportError` with the command that installs it."""
+    return needed("xarray", "data", "Datasets")

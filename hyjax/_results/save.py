@@ -26,9 +26,8 @@ from .._system.system import HybridSystem
 from .._system.types import Params, require_kind
 from .encoding import Decoder, Encoder
 from .fingerprint import fingerprint, model_system, require_same_system, source_digest
-from .installed import load_xarray, needed, version
 from .labels import named_params
-from .registry import sweeps
+from .registry import load_xarray, needed, sweeps, version
 from .working import warn
 
 FORMAT = "hyjax result"

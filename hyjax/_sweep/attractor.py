@@ -19,8 +19,8 @@ from .._numerics.elimination import orthonormal
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_if_none
-from .._results.installed import load_xarray
 from .._results.labels import described, meanings_of, Units, units_attribute, units_of
+from .._results.registry import load_xarray
 from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import choose, RESULTS

@@ -20,8 +20,8 @@ from .._numerics.eager import compiles_fast
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_if_none
-from .._results.installed import load_xarray
 from .._results.labels import described, in_words, meanings_of, units_attribute, units_of
+from .._results.registry import load_xarray
 from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import choose, RESULTS

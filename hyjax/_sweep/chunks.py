@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TYPE_CHECKING
 import numpy as np
 
 from .._numerics.eigenvalues import inside_circle
-from .._results.installed import load_xarray
 from .._results.labels import cf_attributes, described, units_attribute
+from .._results.registry import load_xarray
 from .._results.working import progress_bar, warn, working
 from .._system.results import RESULTS, SolveError
 from .batches import BatchMap

@@ -19,9 +19,9 @@ from jaxtyping import Array, Bool, Float
 
 from .._numerics.eager import long_run, short_run
 from .._numerics.eigenvalues import outside_circle
-from .._orbit.lap import Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
+from .._orbit.problem import Lap, lap_of
 from .._orbit.return_map import require_map, ReturnMap
 from .._results.failure import raise_failure
 from .._results.shown import require_known

@@ -19,8 +19,8 @@ from .._flow.jump import reset
 from .._flow.simulate import mode_of_state, run_to_way
 from .._numerics.eager import long_run, short_run
 from .._numerics.eigenvalues import outside_circle
-from .._orbit.lap import in_lanes, Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
+from .._orbit.problem import in_lanes, Lap, lap_of
 from .._orbit.return_map import ReturnMap
 from .._system.results import choose, RESULTS
 from .._system.system import of_arc

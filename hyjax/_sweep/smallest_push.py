@@ -25,12 +25,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from .._numerics.eager import short_run
-from .._orbit.lap import Lap, lap_of
 from .._orbit.orbit import PeriodicOrbit
 from .._orbit.periodic_orbit import periodic_orbit
+from .._orbit.problem import Lap, lap_of
 from .._results.failure import raise_failure
-from .._results.installed import load_xarray
 from .._results.labels import described, meanings_of
+from .._results.registry import load_xarray
 from .._results.shown import require_known, Shown
 from .._results.table import Table
 from .._system.results import choose, RESULTS

@@ -26,8 +26,8 @@ from typing import Any, TYPE_CHECKING
 
 import numpy as np
 
-from .._results.installed import load_xarray, needed
 from .._results.labels import described
+from .._results.registry import load_xarray, needed
 from .._system.results import code_flags, SolveError
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from .._orbit.problem import Problem
 from .._orbit.shooting import orbit_equation, outcome
 from .._orbit.verdict import in_family, judged, orbit_multipliers, undetermined
 from .._results.failure import codes_only, raise_if_none
-from .._results.installed import version
 from .._results.labels import units_of
+from .._results.registry import version
 from .._results.shown import require_known
 from .._system.results import nan_unless, RESULTS
 from .._system.types import Params, require_counts, require_function, require_kind

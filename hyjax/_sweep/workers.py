@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._results.installed import needed, version
+from .._results.registry import needed, version
 from .._results.working import working
 from .._system.results import SolveError
 

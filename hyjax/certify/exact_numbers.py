@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from jaxtyping import ArrayLike
 
-from .._results.installed import needed
+from .._results.registry import needed
 from .linear_forms import COMPARED
 from .schedule import Kind, Levels, operand, Rows, truth
 from .symbolic import Graph

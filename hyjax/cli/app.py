@@ -21,7 +21,7 @@ if importlib.util.find_spec("typer") is None:
 
 import typer
 
-from .._results import installed
+from .._results.registry import version as installed_version
 from .arguments import Misuse, NotFound
 from .own_module import OwnModel
 
@@ -41,7 +41,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
 ):
     if version:
-        print(f"hyjax {installed.version()}")
+        print(f"hyjax {installed_version()}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -42,7 +42,7 @@ def check_files(
             if plot.suffix.lower().removeprefix(".") not in kinds:
                 raise Misuse(f"{plot}: {plot.suffix!r} is not a picture format; use one of {', '.join(kinds)}.")
         if out is not None:
-            from .._results.installed import load_xarray
+            from .._results.registry import load_xarray
 
             load_xarray()
         if animate is not None:

@@ -159,7 +159,7 @@ def _parameters(robot: Any) -> tuple[type, Any]:
     import jax
 
     from .._system.where import parameter
-    from ..models._parameter import require
+    from ..models._common import require
 
     plane, fields = (robot.touching[0][4] if robot.touching else None), {}
     if plane is not None:

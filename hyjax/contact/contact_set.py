@@ -13,6 +13,7 @@ import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int
 
+from .._numerics.elimination import lemke
 from .._numerics.trees import content_of, without_tangents
 from .._system.per_mode import number, PerMode
 from .._system.results import choose, nan_unless, RESULTS
@@ -20,7 +21,6 @@ from .._system.system import Domain, Guard, HybridSystem
 from .._system.types import Flag, Params, State, Time
 from .contact import coefficients, Contact, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
-from .lemke import lemke
 from .mechanism import diagonal, Mechanism
 from .projection import gaps_and_rates, halves, least_norm, project, Projection, Rows, tied
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from .._numerics.fast import cos, sincos
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar
-from ._sketch import spring
+from ._common import spring
 
 Legs = Float[Array, " legs"]
 

@@ -21,8 +21,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
 from ..contact import Contact, contact_system, Mechanism
-from ._parameter import parameter, refuse_unless, require, require_slope
-from ._sketch import disc
+from ._common import disc, parameter, refuse_unless, require, require_slope
 
 title = "Ball on a slope"
 source = "Kong, Payne, Zhu, Johnson, Proc. IEEE (2024), Sec. IV"

@@ -22,8 +22,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require
-from ._sketch import box, spring
+from ._common import box, parameter, require, spring
 
 title = "Duffing oscillator, bang-bang"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"

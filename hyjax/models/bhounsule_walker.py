@@ -37,8 +37,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import compass_gait, powered_compass_gait
-from ._parameter import parameter, require
-from ._sketch import ground as ground
+from ._common import ground as ground, parameter, require
 from .powered_compass_gait import require_legs
 
 title = "Bhounsule's powered walker"

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import every, HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require
+from ._common import parameter, refuse_unless, require
 
 title = "Boost converter"
 source = "Tse, IEEE Trans. CAS-I 41 (1994)"

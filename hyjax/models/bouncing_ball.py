@@ -15,8 +15,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require
-from ._sketch import ground as ground
+from ._common import ground as ground, parameter, require
 
 title = "Bouncing ball"
 source = "elementary mechanics; Kong, Payne, Zhu, Johnson, Proc. IEEE (2024), Sec. III"

@@ -30,7 +30,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from ._parameter import parameter, refuse_unless, require
+from ._common import parameter, refuse_unless, require
 
 title = "Buck converter"
 source = "Hamill, Deane, Jefferies, IEEE Trans. Power Electron. 7 (1992); Fossas, Olivar, IEEE Trans. CAS-I 43 (1996)"

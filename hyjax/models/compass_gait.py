@@ -29,8 +29,7 @@ from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require
-from ._sketch import ground as ground
+from ._common import ground as ground, parameter, require
 
 title = "Compass gait"
 source = "Goswami, Espiau, Keramane, ICRA (1996); Goswami, Thuilot, Espiau, IJRR 17 (1998)"

@@ -21,9 +21,7 @@ from .._numerics.fast import cos, sin
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import Mode, unchanged
-from ._clock import clock, impacts_in_a_period
-from ._parameter import parameter, require
-from ._sketch import mass_before_wall
+from ._common import clock, impacts_in_a_period, mass_before_wall, parameter, require
 
 title = "Duffing impact oscillator"
 source = "Shaw, Holmes, J. Sound Vib. 90 (1983)"

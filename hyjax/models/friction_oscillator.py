@@ -22,8 +22,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require
-from ._sketch import box, spring
+from ._common import box, parameter, refuse_unless, require, spring
 
 title = "Friction oscillator"
 source = "den Hartog, Phil. Mag. 9 (1930); Galvanetto, Bishop, Meccanica 34 (1999)"

@@ -24,8 +24,7 @@ from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from ._parameter import parameter, refuse_unless, require
-from ._sketch import disc, ground as ground, spring
+from ._common import disc, ground as ground, parameter, refuse_unless, require, spring
 
 title = "Walking on springy legs"
 source = "Geyer, Seyfarth, Blickhan, Proc. R. Soc. B 273 (2006)"

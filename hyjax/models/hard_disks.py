@@ -29,8 +29,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require
-from ._sketch import disc
+from ._common import disc, parameter, refuse_unless, require
 
 title = "Hard disks in a box"
 source = "Alder, Wainwright, J. Chem. Phys. 31 (1959); Dellago, Posch, Hoover, Phys. Rev. E 53 (1996)"

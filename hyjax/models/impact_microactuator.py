@@ -33,8 +33,7 @@ from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from ._parameter import parameter, refuse_unless, require
-from ._sketch import box, spring
+from ._common import box, parameter, refuse_unless, require, spring
 
 title = "Impact microactuator"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require
+from ._common import parameter, refuse_unless, require
 
 title = "Integrate-and-fire pair"
 source = "Mirollo, Strogatz, SIAM J. Appl. Math. 50 (1990)"

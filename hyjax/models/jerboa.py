@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._results.shown import Shown
-from ._parameter import parameter, require
+from ._common import parameter, require
 from .biped_slip import (
     conserved as conserved,
     coordinates as coordinates,

@@ -54,8 +54,7 @@ from .._numerics.fast import cos, sincos
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from ._parameter import parameter, require, require_slope
-from ._sketch import ground as ground
+from ._common import ground as ground, parameter, require, require_slope
 from .compass_gait import foot_ahead, foot_height, hip_height, solve2
 
 title = "Kneed walker"

@@ -31,9 +31,7 @@ from .._numerics.fast import cos
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import Mode
-from ._clock import impacts_in_a_period
-from ._parameter import parameter, require
-from ._sketch import mass_before_wall
+from ._common import impacts_in_a_period, mass_before_wall, parameter, require
 
 title = "Linear impact oscillator"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"

@@ -42,8 +42,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from ._parameter import parameter, refuse_unless, require
-from ._sketch import box, ground as ground, spring
+from ._common import box, ground as ground, parameter, refuse_unless, require, spring
 
 title = "Monopod hopper"
 source = "Dallas, Machairas, Papadopoulos, J. Comput. Nonlinear Dyn. 12 (2017)"

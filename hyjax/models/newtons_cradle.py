@@ -26,8 +26,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require
-from ._sketch import disc
+from ._common import disc, parameter, require
 
 title = "Newton's cradle"
 source = "Herrmann, Seitz, Am. J. Phys. 50 (1982); Hutzler, Delaney, Weaire, MacLeod, Am. J. Phys. 72 (2004)"

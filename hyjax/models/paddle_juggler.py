@@ -25,8 +25,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require
-from ._sketch import disc
+from ._common import disc, parameter, require
 
 title = "Paddle juggler"
 source = "Buehler, Koditschek, Kindlmann, Int. J. Robot. Res. 13 (1994)"

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from ._parameter import parameter, require
+from ._common import parameter, require
 
 title = "Piecewise-smooth plane"
 source = "Dankowicz, Schilder, Recipes for Continuation, SIAM (2013)"

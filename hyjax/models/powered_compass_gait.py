@@ -57,7 +57,7 @@ from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from .._system.types import Scalar, State, Time
 from . import compass_gait
-from ._parameter import parameter, refuse_unless, require, require_sequence, require_slope
+from ._common import parameter, refuse_unless, require, require_sequence, require_slope
 from .compass_gait import foot_ahead, foot_height, hip_height, solve2
 
 title = "Powered compass gait"

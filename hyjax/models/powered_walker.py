@@ -30,7 +30,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from . import simplest_walker
-from ._parameter import parameter, require, require_sequence, require_slope
+from ._common import parameter, require, require_sequence, require_slope
 from .simplest_walker import after_strike, foot_height, hip_height
 
 title = "Powered walker"

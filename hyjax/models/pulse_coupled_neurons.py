@@ -33,7 +33,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless, require
+from ._common import parameter, refuse_unless, require
 
 title = "Pulse-coupled neurons"
 source = "Mirollo, Strogatz, SIAM J. Appl. Math. 50 (1990)"

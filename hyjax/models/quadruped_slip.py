@@ -27,8 +27,7 @@ from .._numerics.fast import sincos
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
-from ._parameter import parameter, require
-from ._sketch import ground as ground
+from ._common import ground as ground, parameter, require
 from ._springy_legs import Hips, SpringyLegs
 
 title = "Quadruped on springy legs"

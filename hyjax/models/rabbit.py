@@ -52,8 +52,7 @@ from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
 from ..contact import Contact, Mechanism, relabelling
 from ..control import bezier, virtual_constraints
-from ._parameter import parameter, refuse_unless, require
-from ._sketch import ground as ground
+from ._common import ground as ground, parameter, refuse_unless, require
 
 title = "RABBIT"
 source = "Chevallereau et al., IEEE Control Systems 23(5) (2003); Westervelt, Grizzle, Koditschek, IEEE TAC 48 (2003)"

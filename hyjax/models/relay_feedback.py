@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.filippov import filippov
-from ._parameter import parameter, require
+from ._common import parameter, require
 
 title = "Relay feedback"
 source = "Johansson, Rantzer, Åström, Automatica 35 (1999); di Bernardo, Johansson, Vasca, Int. J. Bifurcation Chaos 11 (2001)"

@@ -37,8 +37,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require
-from ._sketch import box, spring
+from ._common import box, parameter, require, spring
 
 title = "Pressure relief valve"
 source = "Licskó, Champneys, Hős, IAENG Int. J. Appl. Math. 39 (2009)"

@@ -23,7 +23,7 @@ from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, refuse_unless
+from ._common import parameter, refuse_unless
 
 title = "Rimless wheel"
 source = "Coleman, DCDIS-B 16 (2009); Bhounsule, DCDIS-B 21 (2014)"

@@ -29,7 +29,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.section import Section
 from ..contact import Contact, contact_system, Mechanism, start as begin
-from ._parameter import parameter, require
+from ._common import parameter, require
 
 title = "Rocking block"
 source = "Housner, Bull. Seismol. Soc. Am. 53 (1963)"

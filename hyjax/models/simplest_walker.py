@@ -24,7 +24,7 @@ from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition
-from ._parameter import parameter, require_slope
+from ._common import parameter, require_slope
 
 title = "Simplest walker"
 source = "Garcia, Chatterjee, Ruina, Coleman, J. Biomech. Eng. 120 (1998); Bhounsule, DCDIS-B 21 (2014)"

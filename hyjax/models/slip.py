@@ -22,8 +22,7 @@ from .._numerics.fast import cos, sin, sincos
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
-from ._parameter import parameter, refuse_unless, require
-from ._sketch import ground as ground, spring
+from ._common import ground as ground, parameter, refuse_unless, require, spring
 
 title = "Running on a springy leg (SLIP)"
 source = "Blickhan, J. Biomech. 22 (1989); Seyfarth, Geyer, Günther, Blickhan, J. Biomech. 35 (2002)"

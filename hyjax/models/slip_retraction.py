@@ -28,7 +28,7 @@ from .._numerics.fast import cos, sin
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from . import slip
-from ._parameter import parameter, refuse_unless, require
+from ._common import parameter, refuse_unless, require
 from .slip import (
     apexes,
     coordinates as coordinates,

@@ -38,7 +38,7 @@ from jaxtyping import Array, Float
 from .._orbit.return_map import ReturnMap
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import monopod_hopper
-from ._parameter import parameter, require
+from ._common import parameter, require
 from .monopod_hopper import accelerated, fly, ground_force, pull, push, stand, toe_depth, toe_height, yields
 
 title = "Thrusting hopper"

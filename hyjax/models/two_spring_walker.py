@@ -24,7 +24,7 @@ from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import HybridSystem, Mode, Transition, unchanged
 from . import powered_walker
-from ._parameter import parameter, require, require_sequence, require_slope
+from ._common import parameter, require, require_sequence, require_slope
 from .powered_walker import after_strike, around, cost_of_steps, foot_height, heel_strike, hip_height, small_step
 
 title = "Two-spring walker"

@@ -26,9 +26,7 @@ from .._numerics.fast import sin
 from .._orbit.return_map import ReturnMap
 from .._results.shown import Shown
 from .._system.system import Mode, unchanged
-from ._clock import clock, impacts_in_a_period
-from ._parameter import parameter, require
-from ._sketch import disc
+from ._common import clock, disc, impacts_in_a_period, parameter, require
 
 title = "Vibrating table"
 source = "Holmes, J. Sound Vib. 84 (1982); Guckenheimer, Holmes (1983), Sec. 2.4"

@@ -22,8 +22,8 @@ from .._orbit.orbit_report import orbit_table
 from .._orbit.periodic_orbit import periodic_orbit
 from .._orbit.return_map import ReturnMap
 from .._orbit.shooting import SingleShooting
-from .._results.installed import needed
 from .._results.labels import metadata_of, named_params
+from .._results.registry import needed
 from .._system.results import described_code, RESULTS, SolveError
 from .._system.types import Params
 from .._system.where import leaf_names, with_leaves

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._results.installed import needed
+from .._results.registry import needed
 from .._results.working import warn
 from .._system.types import require_function, require_kind
 from .robot import Directions, named, Robot, RobotParams, Touching

@@ -15,8 +15,8 @@ from jaxtyping import PyTree
 
 from .._flow.integrator import Integrator, IntegratorLike, Limits, with_limits
 from .._results.failure import codes_only
-from .._results.installed import load_xarray, version
 from .._results.labels import described
+from .._results.registry import load_xarray, version
 from .._results.shown import require_known
 from .._results.working import progress_bar
 from .._system.results import code_flags

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 import hyjax as hj
 from hyjax._testing import forcing_period, PRECISION
-from hyjax.models._parameter import parameter
+from hyjax.models._common import parameter
 
 
 class Drive(eqx.Module):

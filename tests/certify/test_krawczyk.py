@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 import hyjax as hj
 from hyjax._testing import krawczyk
-from hyjax.models._parameter import parameter
+from hyjax.models._common import parameter
 
 
 class Rate(eqx.Module):
