@@ -23,7 +23,8 @@ from .._results.table import Table
 if TYPE_CHECKING:
     from .orbit import PeriodicOrbit
 
-SIXTEENTH = 1 / 16
+# And the rounding of a time of touchdown, in fractions of the period.
+SIXTEENTH, ROUNDING = 1 / 16, 1e-9
 BACK, LEFT = {"back", "hind", "rear"}, {"left"}
 
 
@@ -37,11 +38,12 @@ class Footfalls(Shown):
     `name`: of the gait.
 
     A gait of one leg is a `hop`; of two legs a `hop` where they land together, a `skip` where they neither land together nor
-    alternate; where they alternate a `walk` if the mean duty factor is one half or more, else a `run`. Of four legs, named `back`
-    (or `hind`, `rear`) and `left`: where the legs of both pairs land together, a `pronk` if all four do, else a `bound`; where
-    both pairs alternate, a `pace` if legs of one side land together, a `trot` if diagonal ones do, else `walk` or `run`; all
-    others are a `gallop`.
-    Other gaits have the name `""`.
+    alternate; where they alternate a `walk` if the mean duty factor is one half or more, else a `run`. Of two legs of which one
+    alone is named `back` (or `hind`, `rear`), each a pair of a quadruped seen from the side, a `pronk` where they land together,
+    else a `bound`. Of four legs, named `back` and `left`: where the legs of both pairs land together, a `pronk` if all four do,
+    else a `bound`; where those of one pair do, a `half-bound`; where both pairs alternate, a `pace` if legs of one side land
+    together, a `trot` if diagonal ones do, else `walk` or `run`; all others are a `gallop`. A gait of several strides has the
+    name that each of them has. Other gaits have the name `""`.
 
     **Example:**
 
@@ -82,27 +84,45 @@ class Footfalls(Shown):
 
     @property
     def name(self) -> str:
-        return gait_name(self.legs, self.phases, self.duty_factors)
+        if not np.all(np.isfinite(self.phases)):
+            return ""
+        lands, duty = [each[:, 0] for each in self.stances], float(np.mean(self.duty_factors))
+        strides = np.diff(lands[0], append=lands[0][0] + 1)
+        # Of each leg the touchdowns one after another, from that which is not before the first leg's by more than a sixteenth.
+        lags = np.array([each - lands[0][0] + SIXTEENTH * strides[0] for each in lands])
+        lags = np.sort((lags + ROUNDING) % 1, axis=1) - ROUNDING - SIXTEENTH * strides[0]
+        phases = ((lags - lags[0]) / strides).T
+        names = {gait_name(self.legs, each, duty) for each in phases}
+        return names.pop() if len(names) == 1 and np.max(np.ptp(phases, axis=0)) < 0.5 else ""
 
 
-def gait_name(legs: Sequence[str], phases: Float[np.ndarray, " legs"], duty_factors: Float[np.ndarray, " legs"]) -> str:
-    """The name of a gait, see `Footfalls`."""
+def gait_name(legs: Sequence[str], phases: Float[np.ndarray, " legs"], duty: float) -> str:
+    """The name of a stride, see `Footfalls`; `duty` is the mean duty factor."""
     words = [set(re.split(r"[\W_]+", leg)) for leg in legs]
     places = {(bool(each & BACK), bool(each & LEFT)): k for k, each in enumerate(words)}
-    if not np.all(np.isfinite(phases)) or not (len(legs) in (1, 2) or len(legs) == len(places) == 4):
+    if not (len(legs) in (1, 2) or len(legs) == len(places) == 4):
         return ""
     if len(legs) == 1:
         return "hop"
-    near = lambda a, b, lag: abs((phases[b] - phases[a] - lag + 0.5) % 1 - 0.5) <= SIXTEENTH
-    pairs = [(0, 1)] if len(legs) == 2 else [(places[back, True], places[back, False]) for back in (True, False)]
-    gait = "walk" if np.mean(duty_factors) >= 0.5 else "run"
-    together, alternate = (all(near(*pair, lag) for pair in pairs) for lag in (0, 0.5))
+    near = lambda pairs, lag: [
+        abs((phases[b] - phases[a] - lag + 0.5) % 1 - 0.5) <= SIXTEENTH + ROUNDING for a, b in pairs
+    ]
+    gait = "walk" if duty >= 0.5 - ROUNDING else "run"
     if len(legs) == 2:
+        (together,), (alternate,) = near([(0, 1)], 0), near([(0, 1)], 0.5)
+        if {back for back, _ in places} == {True, False}:
+            return "pronk" if together else "bound"
         return "hop" if together else gait if alternate else "skip"
-    ahead = lambda lag: near(places[True, True], places[False, True], lag)
+    pair = lambda *ends: [(places[a], places[b]) for a, b in ends]
+    across = pair(((True, True), (True, False)), ((False, True), (False, False)))
+    sides = pair(((True, True), (False, True)), ((True, False), (False, False)))
+    diagonals = pair(((True, True), (False, False)), ((True, False), (False, True)))
+    together = sum(near(across, 0))
     if together:
-        return "pronk" if ahead(0) else "bound"
-    return ("pace" if ahead(0) else "trot" if ahead(0.5) else gait) if alternate else "gallop"
+        return "half-bound" if together == 1 else "pronk" if all(near(sides + diagonals, 0)) else "bound"
+    if not all(near(across, 0.5)):
+        return "gallop"
+    return "pace" if all(near(sides, 0)) else "trot" if all(near(diagonals, 0)) else gait
 
 
 def footfalls_of(orbit: "PeriodicOrbit", legs: Sequence[str] | Mapping[str, Collection[str]] | None) -> Footfalls:

@@ -69,13 +69,27 @@ MADE_UP = [
     (paws(0.0, 0.25, 0.5, 0.75, 0.6), "walk"),
     (paws(0.0, 0.25, 0.5, 0.75, 0.3), "run"),
     (paws(0.0, 0.5, 0.1, 0.6, 0.2), "gallop"),
-    (paws(0.0, 0.4, 0.0, 0.55, 0.2), "gallop"),
+    (paws(0.0, 0.1, 0.4, 0.6, 0.2), "gallop"),
+    (paws(0.0, 0.4, 0.0, 0.55, 0.2), "half-bound"),
+    (paws(0.0, 0.3, 0.5, 0.3, 0.2), "half-bound"),
+    # Neighbours are within a sixteenth, and front legs of the two pairs are not.
+    (paws(0.0, 0.06, 0.06, 0.11, 0.2), "bound"),
+    # The diagonal of one side is not within a sixteenth.
+    (paws(0.0, 0.55, 0.45, 0.02, 0.3), "run"),
     (paws(0.0, 0.05, 0.03, 0.01, 0.2), "pronk"),
     (paws(0.0, 0.5, 0.03, 0.5, 0.2), "bound"),
     ({"a": (0.0, 0.5), "b": (0.5, 0.9), "c": (0.0, 0.5), "d": (0.5, 0.9)}, ""),
     # Two passes through a run are a run; a run and a hop are no gait with a name.
     ({"left": [(0.0, 0.1), (0.5, 0.6)], "right": [(0.25, 0.35), (0.75, 0.85)]}, "run"),
     ({"left": [(0.0, 0.1), (0.5, 0.6)], "right": (0.25, 0.35)}, ""),
+    # Unequal strides: both of a run, from whichever leg; a run and then a skip; two landings in one stride, and none in the other.
+    ({"left": [(0.05, 0.1), (0.61, 0.7)], "right": [(0.33, 0.4), (0.83, 0.9)]}, "run"),
+    ({"left": [(0.33, 0.4), (0.83, 0.9)], "right": [(0.05, 0.1), (0.61, 0.7)]}, "run"),
+    ({"left": [(0.05, 0.1), (0.55, 0.6)], "right": [(0.3, 0.4), (0.65, 0.75)]}, ""),
+    ({"left": [(0.05, 0.1), (0.55, 0.6)], "right": [(0.06, 0.07), (0.08, 0.09)]}, ""),
+    # Pairs of a quadruped, seen from the side.
+    ({"back": (0.0, 0.3), "front": (0.5, 0.8)}, "bound"),
+    ({"front": (0.0, 0.3), "hind": (0.02, 0.3)}, "pronk"),
 ]
 
 

@@ -40,9 +40,9 @@ def test_a_gait_map(name):
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
     for gait in json.loads(found[1])["gaits"]:
-        assert re.match("walk|run|hop|skip|pronk|bound|gallop", gait["said"][0]) and len(gait["forces"]) == len(
-            gait["legs"]
-        )
+        assert re.match("walk|run|hop|skip|pronk|bound|half-bound|gallop", gait["said"][0]) and len(
+            gait["forces"]
+        ) == len(gait["legs"])
 
 
 def test_no_card_without_a_model():
