@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from ._orbit import find_orbits, periodic_orbit as periodic_orbit_module, search as search_module, stride
     from ._orbit import section_search
     from ._orbit.chain import expanded, follow_chain
-    from ._orbit.footfalls import footfalls_of
+    from ._orbit.footfalls import Footfalls, footfalls_of
     from ._orbit.implicit import moved_nodes, pulled_back
     from ._orbit.level import Level
     from ._orbit.krylov import arnoldi, krylov_orbit, spread

@@ -84,7 +84,7 @@ class Footfalls(Shown):
 
     @property
     def name(self) -> str:
-        if not np.all(np.isfinite(self.phases)):
+        if not self.legs or not np.all(np.isfinite(self.phases)):
             return ""
         lands, duty = [each[:, 0] for each in self.stances], float(np.mean(self.duty_factors))
         strides = np.diff(lands[0], append=lands[0][0] + 1)

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import hyjax as hj
-from hyjax._testing import footfalls_of
+from hyjax._testing import Footfalls, footfalls_of
 
 GAITS = json.loads((pathlib.Path(__file__).parents[1] / "gaits_reference.json").read_text())
 LEGS = {"L": "left", "R": "right"}
@@ -82,7 +82,7 @@ MADE_UP = [
     # Two passes through a run are a run; a run and a hop are no gait with a name.
     ({"left": [(0.0, 0.1), (0.5, 0.6)], "right": [(0.25, 0.35), (0.75, 0.85)]}, "run"),
     ({"left": [(0.0, 0.1), (0.5, 0.6)], "right": (0.25, 0.35)}, ""),
-    # Unequal strides: both of a run, from whichever leg; a run and then a skip; two landings in one stride, and none in the other.
+    # Unequal strides: both of a run, from whichever leg; a run and then a skip; two landings in one stride, none in the other.
     ({"left": [(0.05, 0.1), (0.61, 0.7)], "right": [(0.33, 0.4), (0.83, 0.9)]}, "run"),
     ({"left": [(0.33, 0.4), (0.83, 0.9)], "right": [(0.05, 0.1), (0.61, 0.7)]}, "run"),
     ({"left": [(0.05, 0.1), (0.55, 0.6)], "right": [(0.3, 0.4), (0.65, 0.75)]}, ""),
@@ -113,6 +113,7 @@ def test_legs_that_never_lift_or_land():
     found = footfalls_of(held, None)
     assert_allclose(found.stances[0], [(0.0, 1.0)])
     assert found.name == "" and np.isnan(found.phases[0])
+    assert Footfalls((), ()).name == ""
 
 
 def test_legs_by_modes_and_misuse():
