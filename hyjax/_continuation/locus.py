@@ -13,10 +13,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from .._orbit.problem import Problem
 from .._results.registry import draw
-from .._results.shown import is_traced
+from .._results.shown import computed_once, is_traced
 from .._results.table import Table, without_rounding
 from .._system.types import require_kind, Scalar
 from .._system.where import one_leaf, Where
@@ -29,6 +30,7 @@ from .equilibrium_branch import EquilibriumPoint
 from .equilibrium_locus import CROSSING, EquilibriumLocus, LOOSER
 from .grazing import Touch
 from .location import Followed, NOTHING
+from .normal_form import expansion, FORMS
 from .special_points import SpecialPoint
 from .unfolding import Equation, SHIFTS, Unfolding
 
@@ -50,7 +52,9 @@ CURVES = {
 } | {kind: (kind,) for kind in (*SHIFTS, PAIR)}
 # Where a locus of grazing meets another one: the curve of grazing is followed.
 MEETINGS = ("fold-", "flip-", "neimark-sacker-")
-# The amplitudes at which a curve of doubled orbits begins, each tried where the last failed.
+# The laps of the orbits of curves that begin at a point.
+LAPS = {"doubled-": 2, "quadrupled-": 4, "second-quadrupled-": 4}
+# The amplitudes at which a curve of such orbits begins, each tried where the last failed.
 AMPLITUDES = (1e-2, 2.5e-3, 6e-4)
 
 
@@ -80,7 +84,8 @@ def locus(
     locus, one of both. `stop`: the value of the second parameter, in its own unit, at which to end; or bounds `(low, high)`, to
     follow the curve in both directions. `kind`: of the curve, where several meet: `fold`, `period-doubling`, `neimark-sacker`; of
     orbits of twice as many strides `doubled-fold`, at a generalized flip, and `doubled-neimark-sacker`, at a resonance 1:2, a
-    fold-flip and a flip-Neimark-Sacker point.
+    fold-flip and a flip-Neimark-Sacker point; of four times as many, at a resonance 1:4 whose coefficient $A_0$ has them,
+    `quadrupled-fold`, `second-quadrupled-fold` and `quadrupled-neimark-sacker`.
     `method`: as for `continuation`. `throw`: raise a `SolveError` on failure; with `False`, `result` holds the code.
 
     **Returns:** `Locus`, of equilibria `EquilibriumLocus`, with `values` of shape `(points, 2)`. `Locus.result` is `successful`
@@ -118,11 +123,10 @@ def locus(
             "locus: where picks the parameter of the branch; pick a second one, and at a point of a locus one of its two."
         )
     y, values = old.split(point.v)
-    params, doubled = old.params_at(values), kind.startswith("doubled-")
+    params, (base, times) = old.params_at(values), laps_of(kind)
     origin = jnp.stack([jnp.asarray(jax.tree.leaves(params)[each], y.dtype) for each in (first, second)])
-    # A curve of doubled orbits begins beside the point, and may go to either side.
-    interval = interval_to(stop, origin[1], "locus", behind=1.0 if doubled else 0.0)
-    times = 2 if doubled else 1
+    # A curve of orbits of several laps begins beside the point, and may go to either side.
+    interval = interval_to(stop, origin[1], "locus", behind=1.0 if times > 1 else 0.0)
     scale = jnp.stack([old.scale[old.free.index(first)], interval.span])
     if isinstance(point, EquilibriumPoint):
         # Residuals are relative to the unknowns: the scaled parameters are not zero within the interval, as the state may be.
@@ -137,15 +141,26 @@ def locus(
         made = ft.partial(Locus, touch=touch)
     v0 = unfolding.join(jnp.concatenate([y] * times), origin)
     natural = jnp.zeros_like(v0).at[-1].set(1)
-    equation, accept = LocusEquation(unfolding, touch, kind.removeprefix("doubled-")), jnp.asarray(loosest, v0.dtype)
-    away = natural
-    if doubled:
+    equation, accept = LocusEquation(unfolding, touch, base), jnp.asarray(loosest, v0.dtype)
+    away = bend = natural
+    if times == 2:
         # The eigenvector of -1; at a fold-flip the kernel is that of 1.
         w = jnp.linalg.svd(old.shifted(point.jacobian, -1.0))[2][-1]  # pyright: ignore[reportAttributeAccessIssue]
-        away = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w)
-    ways = away[None] if doubled else interval.ways[:, None] * natural
-    for amplitude in AMPLITUDES if doubled else (0.0,):
-        start, border = (jnp.broadcast_to(each, ways.shape) for each in (v0 + amplitude * away, away))
+        away, bend = jnp.concatenate([w, -w, jnp.zeros(2, w.dtype)]) / jnp.sqrt(2 * w @ w), 0 * natural
+    elif times == 4:
+        assert isinstance(point, SpecialPoint)
+        first_order, second_order = computed_once(quadrupled, point)[kind]
+        order, n = [old.free.index(each) for each in (first, second)], y.size
+        unit = old.scale[jnp.array(order)] / scale
+        laps = lambda rows: jnp.append(rows[:, :n].ravel() / 2, rows[0, n:][jnp.array(order)] * unit)
+        away, bend = laps(first_order), laps(second_order)
+        length = jnp.sqrt(away @ away)
+        away, bend = away / length, bend / length**2
+    ways = away[None] if times > 1 else interval.ways[:, None] * natural
+    for amplitude in AMPLITUDES if times > 1 else (0.0,):
+        start, border = (
+            jnp.broadcast_to(each, ways.shape) for each in (v0 + amplitude * away + amplitude**2 * bend, away)
+        )
         curves = curves_from(equation, start, border, ways, interval, method, accept)
         if is_traced(curves) or curves.started.all():
             break
@@ -153,10 +168,54 @@ def locus(
     return raise_branch("locus", found) if throw else found
 
 
+def laps_of(kind: str) -> tuple[str, int]:
+    """The kind of the special points of a curve, and the laps of its orbits in laps of the point's orbit."""
+    return next(((kind.removeprefix(each), laps) for each, laps in LAPS.items() if kind.startswith(each)), (kind, 1))
+
+
+def quadrupled(point: SpecialPoint) -> dict[str, tuple[Array, Array]]:
+    r"""The curves of orbits of four laps that leave a resonance 1:4, by kind: first and second order in the amplitude, in
+    unknowns of the point for each lap, shape `(4, unknowns)`.
+
+    $z, iz, -z, -iz$ is an orbit of the normal form where $\dot\mu\,\delta = -i |d|\,|z|^2 (A_0 + e^{i\psi})$ with $e^{i\psi} = -i
+    (d / |d|) e^{-4 i \arg z}$. It is a fold where $\mathrm{Re}(\bar A_0 e^{i\psi}) = -1$, on two curves if $|A_0| > 1$, and its
+    multipliers are a pair on the circle where $\cos\psi = \mathrm{Re} A_0$ and $\mathrm{Re}(\bar A_0 e^{i\psi}) < -1$.
+    Source: Kuznetsov (2004), Sec. 9.5.4.
+    """
+    form = FORMS[point.kind]._replace(parameters=2)
+    quarter = np.array([1j, -1j])
+    found = expansion(point.unfolding, point.v, point.jacobian, jnp.asarray(quarter), form)
+    of = dict(zip(form.monomials, np.asarray(found.reduced)[:, 0], strict=True))
+    c, d, rates = of[2, 1, 0, 0], of[0, 3, 0, 0], np.array([of[1, 0, 1, 0], of[1, 0, 0, 1]])
+    ratio = -1j * c / abs(d)
+    angles = {}
+    if abs(ratio) > 1:
+        half = np.arccos(-1 / abs(ratio))
+        angles = {f"{way}quadrupled-fold": np.angle(ratio) + sign * half for way, sign in (("", 1), ("second-", -1))}
+    psi = -np.copysign(np.arccos(np.clip(ratio.real, -1, 1)), ratio.imag)
+    if abs(ratio.real) < 1 and (np.conj(ratio) * np.exp(1j * psi)).real < -1:
+        angles[f"quadrupled-{PAIR}"] = psi
+    curves = {}
+    for kind, psi in angles.items():
+        z = np.exp(-0.25j * np.angle(1j * np.exp(1j * psi) / d)) * 1j ** np.arange(4)
+        moved = -1j * abs(d) * (ratio + np.exp(1j * psi))
+        shift = np.linalg.lstsq(np.stack([rates.real, rates.imag]), [moved.real, moved.imag])[0]
+        at = np.stack([z, z.conj(), *(np.full(4, each) for each in shift)], axis=1)
+        powers = np.prod(at[:, None] ** np.array(form.monomials), axis=-1)
+        # The parameters are of second order in the amplitude.
+        degrees = np.array(form.monomials) @ [1, 1, 2, 2]
+        one, two = (((powers * (degrees == j)) @ np.asarray(found.manifold)).real for j in (1, 2))
+        curves[kind] = jnp.asarray(one, point.v.dtype), jnp.asarray(two, point.v.dtype)
+    return curves
+
+
 def curves_through(point: SpecialPoint | EquilibriumPoint) -> tuple[str, ...]:
     """The kinds of the curves over two parameters that pass through a point or begin there."""
     if isinstance(point, EquilibriumPoint) or point.touch is None:
-        return CURVES.get(point.kind, ())
+        known = CURVES.get(point.kind, ())
+        if isinstance(point, EquilibriumPoint) or point.kind != "resonance-1:4" or is_traced(point):
+            return known
+        return (*known, *computed_once(quadrupled, point))
     return (next(point.kind.removeprefix(each) for each in (*MEETINGS, "") if point.kind.startswith(each)),)
 
 

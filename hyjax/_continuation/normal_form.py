@@ -144,13 +144,14 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
         ])  # fmt: skip
         return solve(matrix, jnp.append(-residual, jnp.zeros(count, right.dtype)))
 
-    unit = jnp.ones((), v.dtype)
-    if form.parameters:
+    units = jnp.ones(form.parameters, v.dtype)
+    for i in range(form.parameters):
         # In a unit in which the states move by no more than it: near another critical multiplier powers of W_delta would cover
         # the other monomials.
-        moved = solved(eigenvalues[count], jacobian[:, -1], stays[count].astype(right.dtype))
+        moved = solved(eigenvalues[count + i], jacobian[:, k + i], stays[count + i].astype(right.dtype))
         unit = 1 / jnp.maximum(1, jnp.max(jnp.abs(moved[:k])))
-        manifold = manifold.at[count, -1].set(unit.astype(right.dtype))
+        units = units.at[i].set(unit)
+        manifold = manifold.at[count + i, k + i].set(unit.astype(right.dtype))
 
     def improved(i, found):
         manifold, reduced, straight = found
@@ -167,7 +168,7 @@ def expansion(unfolding: Unfolding, v: Array, jacobian: Array, multipliers: Arra
 
     passes = form.order - 1 + form.parameters + 3 * form.chain
     manifold, reduced, straight = jax.lax.fori_loop(0, passes, improved, (manifold, reduced, reduced))
-    powers = unit ** jnp.array([[sum(alpha[count:])] for alpha in monomials], v.dtype)
+    powers = jnp.prod(units ** jnp.array([alpha[count:] for alpha in monomials], v.dtype), axis=1)[:, None]
     manifold, reduced, straight = (each / powers.astype(each.dtype) for each in (manifold, reduced, straight))
     return Expansion(manifold, reduced, straight, left, at_start)
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._continuation.branch import Branch
 from .._continuation.curve import PseudoArclength
 from .._continuation.detection import each_once
-from .._continuation.locus import branches_cross, curves_through, Locus, locus
+from .._continuation.locus import branches_cross, curves_through, laps_of, Locus, locus
 from .._continuation.special_points import SpecialPoint
 from .._continuation.switching import crossing_branches as crossing_branches, switch_branch
 from .._orbit.return_map import ReturnMap
@@ -84,10 +84,11 @@ def diagram_of(
     points = list(branch.special_points)
     for point in points:
         for kind in curves_through(point):
-            doubled = kind.startswith("doubled-")
-            if any(_lies_on(each, point, kind) for each in loci):
+            laps = laps_of(kind)[1]
+            # Two curves of orbits of four laps begin at one point.
+            if laps < 4 and any(_lies_on(each, point, kind) for each in loci):
                 continue
-            if doubled and point.orbit.strides > branch.unfolding.problem.strides:
+            if laps > 1 and point.orbit.strides > branch.unfolding.problem.strides:
                 continue
             if kind == "fold" and branches_cross(point):
                 continue
@@ -105,9 +106,8 @@ def diagram_of(
 
 def _lies_on(found: Locus, point: SpecialPoint, kind: str) -> bool:
     """Whether the curve of this kind through a point is the locus."""
-    unfolding, times = found.unfolding, 2 if kind.startswith("doubled-") else 1
-    same = found.kind == kind.removeprefix("doubled-")
-    if not same or unfolding.problem.strides != times * point.unfolding.problem.strides:
+    unfolding, (base, times) = found.unfolding, laps_of(kind)
+    if found.kind != base or unfolding.problem.strides != times * point.unfolding.problem.strides:
         return False
     y, values = point.unfolding.split(point.v)
     leaves = jax.tree.leaves(point.unfolding.params_at(values))

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import pathlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -172,6 +173,60 @@ def test_curves_that_meet(turning):
         hj.locus(meeting, where=beta, stop=1.0)
     with pytest.raises(ValueError, match=r"at a cusp point no curve is followed from there\."):
         hj.locus(dataclasses.replace(meeting, kind="cusp"), where=beta, stop=1.0)
+
+
+def quarter_turn(u, p):
+    """$z \\mapsto (i + \\beta) z + c z |z|^2 + d \\bar z^3$."""
+    z = jax.lax.complex(*u)
+    c, d, unfolded = (
+        jax.lax.complex(p[f"{name}1"], p[f"{name}2"] + turn) for name, turn in (("c", 0), ("d", 0), ("b", 1))
+    )
+    w = unfolded * z + (c * z**2 + d * z.conj() ** 2) * z.conj()
+    return jnp.stack([w.real, w.imag])
+
+
+QUARTER = mapping(quarter_turn, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("c", "d", "pairs"),
+    [(1.5 - 0.3j, 0.4 + 0.9j, True), (0.4 - 1.6j, -0.6 + 0.5j, False), (1.7 + 0.1j, 0.7 - 0.4j, True), (0.2 - 0.3j, 0.5, False)],
+)  # fmt: skip
+def test_curves_of_four_cycles(c, d, pairs):
+    r"""$-i$ times the map, which commutes with it, has a singular derivative less the identity on $z e^{i\psi / 4}$ exactly where
+    $\beta = -i |d| r^2 (A_0 + e^{i\psi})$ with $\mathrm{Re}(\bar A_0 e^{i\psi}) = -1$: on two rays if $|A_0| > 1$, else on none.
+    Where the multipliers are a pair, by the derivatives of the map at the four states."""
+    parts = {"c1": c.real, "c2": c.imag, "d1": complex(d).real, "d2": complex(d).imag}
+    turning = locus_from(
+        QUARTER, [0.0, 0.0], {**parts, "b1": -0.1, "b2": -0.05}, "neimark-sacker", "b2", "b1", 0.2, (-0.15, 0.15)
+    )
+    point = next(each for each in turning.special_points if each.kind == R4)
+    assert_allclose(point.values, 0, atol=1e-13)
+    ratio, second = -1j * c / abs(d), lambda p: p["b2"]
+    kinds = ["neimark-sacker"] + ["quadrupled-fold", "second-quadrupled-fold"] * (abs(ratio) > 1)
+    kinds += ["quadrupled-neimark-sacker"] * pairs
+    with pytest.raises(ValueError, match=f"kind=fold must be one of {', '.join(kinds)}\\."):
+        hj.locus(point, where=second, stop=0.2, kind="fold")
+    rays = []
+    for kind in kinds[1:]:
+        curve = hj.locus(point, where=second, stop=(-0.05, 0.05), kind=kind)
+        beta = curve.values @ [1, 1j]
+        assert len(curve) > 5 and curve.unfolding.problem.strides == 4 and abs(beta[0]) < 1e-3
+        if kind == kinds[-1] and pairs:
+            for (b1, b2), x in zip(curve.values, curve.x, strict=True):
+                p, product, z = {**parts, "b1": b1, "b2": b2}, 1.0, x[0] + 1j * x[1]
+                for _ in range(4):
+                    by_z, by_conjugate = 1j + b1 + 1j * b2 + 2 * c * abs(z) ** 2, c * z**2 + 3 * d * np.conj(z) ** 2
+                    product *= abs(by_z) ** 2 - abs(by_conjugate) ** 2
+                    z = complex(*quarter_turn(jnp.array([z.real, z.imag]), {key: jnp.array(p[key]) for key in p}))
+                assert_allclose([product, z], [1, x[0] + 1j * x[1]], rtol=1e-12, atol=1e-13)
+            continue
+        rays.append(beta[-1] / abs(beta[-1]))
+        assert_allclose(beta / np.abs(beta), rays[-1], atol=1e-9)
+    half = np.arccos(-1 / max(1, abs(ratio)))
+    expected = [-1j * (ratio + np.exp(1j * (np.angle(ratio) + way * half))) for way in (1, -1)][: len(rays)]
+    assert_allclose(rays, [each / abs(each) for each in expected], atol=1e-11)
 
 
 @pytest.mark.slow
@@ -345,9 +400,9 @@ def test_diagram():
     branch = hj.continuation(orbit, where=lambda p: p["alpha"], stop=(-0.7, 2.5), throw=False)
     found = branch.diagram(where=lambda p: p["beta"], stop=(0.2, 1.2), grid=(17, 5))
     own = [(each.kind, each.unfolding.problem.strides) for each in found.loci]
-    assert (
-        own[:2] == [("fold", 1), ("period-doubling", 1)] and ("neimark-sacker", 2) in own and len(set(own)) == len(own)
-    )
+    assert own[:2] == [("fold", 1), ("period-doubling", 1)] and ("neimark-sacker", 2) in own
+    # Of folds of orbits of four strides two curves leave the resonance 1:4.
+    assert own.count(("fold", 4)) == 2 and len(set(own)) == len(own) - 1
     single = {each.kind: each.values for each in found.special_points if each.orbit.strides == 1}
     expected = {kind: at_resonance(total)[::-1] for kind, total in ((R1, 2), (R2, -2), (R3, -1), (R4, 0))}
     assert single.keys() == expected.keys()
