@@ -112,7 +112,7 @@ if TYPE_CHECKING:
     from ._sweep.workers import packed
     from ._optimize import optimize as optimize_module, optimized_plan
     from ._optimize.optimized_plan import searched
-    from ._optimize.follow_plan import PlanCurve, PlanPoint
+    from ._optimize.follow_plan import next_optimum, PlanPoint
     from ._optimize.follow_optimum import _by_limit, exchange, ProgramExpansion, leaving, Optimum, OptimumCurve
     from ._optimize.interval import ASKED, COEFFICIENTS, fly, NODES, WEIGHTS
     from ._optimize.stages import (

@@ -34,7 +34,7 @@ from .._system.results import RESULTS
 from .._system.types import require_kind
 from .._system.where import leaf_names, one_leaf, Where
 from .constraint import Constraint, is_concrete
-from .follow_plan import follow_plan, NOT_FOUND, plan_branch, PlanCurve, SUCCESSFUL
+from .follow_plan import follow_plan, NOT_FOUND, plan_branch, SUCCESSFUL
 from .newton_steps import ActiveSet
 from .nonlinear_program import Sample
 from .optimized_orbit import OptimizedOrbit
@@ -163,8 +163,7 @@ def _followed_plan(
         program.with_parameter(place, number) if isinstance(place, int) else _with_limit(program, place, number)
     )
     with working(f"following an optimum over {name}") as say:
-        curve = PlanCurve(at, abs(targets[1] - targets[0]), gait.method)
-        reached, changes, code = follow_plan(curve, gait, targets, lambda number: say(f"{name} = {number:.6g}"))
+        reached, changes, code = follow_plan(at, gait, targets, lambda number: say(f"{name} = {number:.6g}"))
     return _ended(plan_branch(name, reached, changes, code), throw)
 
 

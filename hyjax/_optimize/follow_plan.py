@@ -16,7 +16,6 @@ import numpy as np
 
 from .._system.results import RESULTS
 from .._system.where import leaf_names
-from .interior_point import InteriorPoint
 from .interval import ASKED
 from .optimized_plan import constraint_rows, OptimizedPlan, searched
 from .optimum_branch import ActiveSetChange, OptimumBranch
@@ -39,38 +38,27 @@ class PlanPoint(NamedTuple):
     way: float = 0.0
 
 
-class PlanCurve(NamedTuple):
-    """The optima of programs that differ in a number. `program`: of such a program and the number, the program for it. `spacing`:
-    of the points that are asked for. `method`: that found the first one."""
-
-    program: Callable[[PlanProgram, float], PlanProgram]
-    spacing: float
-    method: InteriorPoint
-
-    def found(self, number: float, start: OptimizedPlan) -> PlanPoint:
-        """The optimal plan that the search from another optimum ends at."""
-        program = self.program(start.program, number)
-        gait = searched(program, start.point, self.method, jnp.array(True))
-        return PlanPoint(number, gait, _active(gait))
-
-    def step(self, at: PlanPoint, target: float) -> tuple[PlanPoint | None, RESULTS]:
-        """The optimum at `target`, or nearer."""
-        code, longest, last = NOT_FOUND, at.way, at.way
-        for k in range(HALVINGS + 1):
-            length = (target - at.number) / 2**k
-            # What is left before a target can be halved twice.
-            if k and abs(length) < 0.24 * self.spacing / 2**HALVINGS:
-                break
-            middle = self.found(at.number + length / 2, at.gait)
-            reached = self.found(at.number + length if k else target, middle.gait)
-            codes = [each.gait.result for each in (middle, reached) if each.gait.result != SUCCESSFUL]
-            code = codes[0] if codes else NOT_FOUND
-            if not codes:
-                way, bend = _way(at, reached), _bend(at, middle, reached)
-                if bend <= BEND * way + SAME or way <= min(SHRUNK * longest, LESS * last):
-                    return reached._replace(way=way), SUCCESSFUL
-                longest, last = max(longest, way), way
-        return None, code
+def next_optimum(
+    found: Callable[[float, OptimizedPlan], PlanPoint], spacing: float, at: PlanPoint, target: float
+) -> tuple[PlanPoint | None, RESULTS]:
+    """The optimum at `target`, or nearer. `found`: of a number and another optimum the optimum that the search from there ends
+    at. `spacing`: of the points that are asked for."""
+    code, longest, last = NOT_FOUND, at.way, at.way
+    for k in range(HALVINGS + 1):
+        length = (target - at.number) / 2**k
+        # What is left before a target can be halved twice.
+        if k and abs(length) < 0.24 * spacing / 2**HALVINGS:
+            break
+        middle = found(at.number + length / 2, at.gait)
+        reached = found(at.number + length if k else target, middle.gait)
+        codes = [each.gait.result for each in (middle, reached) if each.gait.result != SUCCESSFUL]
+        code = codes[0] if codes else NOT_FOUND
+        if not codes:
+            way, bend = _way(at, reached), _bend(at, middle, reached)
+            if bend <= BEND * way + SAME or way <= min(SHRUNK * longest, LESS * last):
+                return reached._replace(way=way), SUCCESSFUL
+            longest, last = max(longest, way), way
+    return None, code
 
 
 def _way(one: PlanPoint, other: PlanPoint) -> float:
@@ -132,14 +120,23 @@ def changes_between(before: PlanPoint, after: PlanPoint) -> list[ActiveSetChange
 
 
 def follow_plan(
-    curve: PlanCurve, gait: OptimizedPlan, targets: list[float], say: Callable[[float], None]
+    program: Callable[[PlanProgram, float], PlanProgram],
+    gait: OptimizedPlan,
+    targets: list[float],
+    say: Callable[[float], None],
 ) -> tuple[list[PlanPoint], list[ActiveSetChange], RESULTS]:
-    """The points to the targets, the first of which is the gait's own number, the changes, and why the curve ends."""
+    """The points to the targets, the first of which is the gait's own number, the changes, and why the curve ends. `program`: of
+    such a program and a number, the program for it."""
     points, changes = [PlanPoint(targets[0], gait, _active(gait))], []
+
+    def found(number: float, start: OptimizedPlan) -> PlanPoint:
+        reached = searched(program(start.program, number), start.point, gait.method, jnp.array(True))
+        return PlanPoint(number, reached, _active(reached))
+
     for target in targets[1:]:
         while points[-1].number != target:
             say(points[-1].number)
-            reached, code = curve.step(points[-1], target)
+            reached, code = next_optimum(found, abs(targets[1] - targets[0]), points[-1], target)
             if reached is None:
                 return points, changes, code
             changes += changes_between(points[-1], reached)

@@ -23,6 +23,7 @@ from .._flow.integrator import Integrators, limits_of
 from .._numerics.elimination import det
 from .._numerics.trees import library_of, select, without_tangents
 from .._orbit.orbit import PeriodicOrbit, run_orbit
+from .._orbit.problem import Problem
 from .._orbit.shooting import AbstractShooting, MultipleShooting, SearchLimits
 from .._results.failure import codes_only
 from .._system.results import choose, RESULTS
@@ -240,9 +241,8 @@ class OrbitProgram(eqx.Module):
 
         def fn(u):
             params = self.unknowns.params_at(u)
-            orbit, _ = run_orbit(
-                self.system, guess, params, self.sequence, self.strides, self.shooting, self.integrator, limits=limits
-            )
+            problem = Problem(self.system, self.sequence, self.strides)
+            orbit, _ = run_orbit(problem, guess, params, self.shooting, self.integrator, limits=limits)
             start = self.start_of(orbit)
             values = jnp.concatenate([self.values(orbit), start.ravel()])
             return values, (dataclasses.replace(orbit, params=None), orbit.result)

@@ -14,6 +14,7 @@ from .._results.working import warn, working
 from .._system.results import RESULTS, SolveError
 from .._system.types import Params, require_counts, require_kind
 from .orbit import PeriodicOrbit
+from .problem import Problem
 from .return_map import require_map, ReturnMap
 from .search import Batch, Region, search, solve_batch
 from .section_search import find_section_orbits
@@ -176,7 +177,7 @@ def find_orbits(
         integrator, system = step.integrator_or(Integrator()), step.system
         for bound in region:
             system, _, _, params = check(step.system, 0.0, bound, params, step.sequence, integrator)
-        batch = Batch(system, params, step.sequence, step.strides, method, integrator)
+        batch = Batch(Problem(system, step.sequence, step.strides), params, method, integrator)
         with working("searching for periodic orbits"):
             solve = ft.partial(solve_batch, batch)
             orbits, census = search(solve, method, integrator, (low, high), max_starts, key)

@@ -8,6 +8,7 @@ Source: Sánchez, Net, García-Archilla, Simó (2004), *Newton-Krylov continuati
 Comput. Phys. 201, 13-33; Saad (2011), *Numerical Methods for Large Eigenvalue Problems*, ch. 6.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import diffrax as dfx
@@ -20,7 +21,6 @@ from jaxtyping import Array, Complex, Float
 from .._flow.integrator import Integrators, rolled, with_adjoint, without_jacobian
 from .._numerics.eager import short_run
 from .._numerics.trees import without_tangents
-from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State
 from .chain import follow_chain
 from .orbit import distance_from, LastIterate, orbit_of, PeriodicOrbit
@@ -40,11 +40,9 @@ def is_matrix_free(method: AbstractShooting) -> bool:
 
 @short_run
 def krylov_orbit(
-    system: HybridSystem,
+    of_user: Problem,
     guess: State | Float[Array, "strides n"],
     params: Params,
-    sequence: tuple[str, ...],
-    strides: int,
     method: AbstractShooting,
     integrator: Integrators,
     near: Scalar,
@@ -54,7 +52,7 @@ def krylov_orbit(
     """The orbit near a guess, and the last iterate. The unknowns are the pre-impact states of the strides. **Arguments:**
     `moving`: whether the orbit may be differentiated, for which the solver's steps are kept. `origin`: the state from which the
     orbit's distance is measured; by default the guess."""
-    problem = Problem(system.hoisted(params, guess.dtype), sequence, strides)
+    problem = dataclasses.replace(of_user, system=of_user.system.hoisted(params, guess.dtype))
     plain = rolled(without_jacobian(integrator))
     along = rolled(with_adjoint(integrator, dfx.DirectAdjoint())) if moving else plain
 
@@ -82,7 +80,7 @@ def krylov_orbit(
     if shifts_phase(problem, params, x):
         product, begin = _product(still, x, of_params, plain, True)
         by_time = product(jnp.zeros_like(begin).at[0].set(1))
-        flow = still.system.mode(sequence[0]).vector_field(jnp.zeros((), x.dtype), x, of_params)
+        flow = still.system.mode(still.sequence[0]).vector_field(jnp.zeros((), x.dtype), x, of_params)
         same = any_phase(by_time, about, flow)
         multipliers = jnp.where(same, values, arnoldi(product, begin, min(LEADING, x.size), close)[0])
     reached = without_tangents((chain.nodes, off, found.stats["num_steps"]))
@@ -95,7 +93,6 @@ def krylov_orbit(
     no_jacobian = jnp.zeros((0, x.size), x.dtype)
     multipliers = _not_differentiated(multipliers, chain.period)
     residual = jnp.maximum(off, without_tangents(chain.residual))
-    of_user = Problem(system, sequence, strides)
     found = orbit_of(of_user, chain, no_jacobian, params, integrator, multipliers, residual, reached[2], code, distance)
     return found, reached
 

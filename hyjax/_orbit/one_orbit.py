@@ -40,31 +40,29 @@ _NUMBERS = (
 
 
 def run_one_orbit(
-    system: HybridSystem,
+    problem: Problem,
     guess: State | Float[Array, "strides n"],
     params: Params,
-    sequence: tuple[str, ...],
-    strides: int,
     method: AbstractShooting,
     integrator: Integrators,
     near: Scalar,
     origin: State | None = None,
 ) -> tuple[PeriodicOrbit, LastIterate]:
     """`run_orbit`, compiled for one orbit; `krylov_orbit` for a method without a Jacobian."""
-    along = sequence, strides
+    captured = lambda: captures(problem.system, params, guess.dtype)
     if is_matrix_free(method):
-        moving = is_traced((params, system)) or captures(system, params, guess.dtype)
-        return krylov_orbit(system, guess, params, *along, method, integrator, near, moving, origin=origin)
+        moving = is_traced((params, problem)) or captured()
+        return krylov_orbit(problem, guess, params, method, integrator, near, moving, origin=origin)
     known = known_values((params, guess, method, near))
-    if known is None or is_traced((known, system, integrator, origin)) or captures(system, params, guess.dtype):
-        return _compiled(system, guess, params, *along, method, integrator, near, origin=origin)
+    if known is None or is_traced((known, problem, integrator, origin)) or captured():
+        return _compiled(problem, guess, params, method, integrator, near, origin=origin)
     there, guess, method, near = known
     with jax.core.eval_context():
-        orbit, reached = _compiled(system, guess, there, *along, method, integrator, near, origin=origin)
+        orbit, reached = _compiled(problem, guess, there, method, integrator, near, origin=origin)
     leaves = jax.tree.leaves(params)
     traced = tuple(isinstance(leaf, jax.core.Tracer) and eqx.is_inexact_array(leaf) for leaf in leaves)
     numbers = {name: getattr(orbit, name) for name in _NUMBERS}
-    arguments = system, there, traced, numbers, along, integrator, orbit.result
+    arguments = problem, there, traced, numbers, integrator, orbit.result
     moved: dict[str, PyTree] = _moved(arguments, [leaf for leaf, each in zip(leaves, traced, strict=True) if each])
     return dataclasses.replace(orbit, params=params, **moved), reached
 
@@ -89,7 +87,7 @@ _moved.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 @short_run
-def _pulled_back(cotangents, system, params, traced, numbers, along, integrator, result) -> list[Array]:
+def _pulled_back(cotangents, problem, params, traced, numbers, integrator, result) -> list[Array]:
     """The cotangents of the traced leaves of the parameters, from those of an orbit's numbers, which are `None` where they are
     zero."""
     moving, still = eqx.partition(params, jax.tree.unflatten(jax.tree.structure(params), traced))
@@ -97,7 +95,7 @@ def _pulled_back(cotangents, system, params, traced, numbers, along, integrator,
 
     def again(moving):
         bends, params = asked["return_jacobian"] or asked["multipliers"], eqx.combine(moving, still)
-        return eqx.filter(_at_known(Problem(system, *along), params, numbers, integrator, result, bends), asked)
+        return eqx.filter(_at_known(problem, params, numbers, integrator, result, bends), asked)
 
     _, back = jax.vjp(again, moving)
     (gradient,) = back(cotangents)

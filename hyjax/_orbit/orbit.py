@@ -247,11 +247,9 @@ def distance_from(guess: Float[Array, "..."], nodes: Float[Array, "strides n"]) 
 
 
 def run_orbit(
-    system: HybridSystem,
+    problem: Problem,
     guess: State | Float[Array, "strides n"],
     params: Params,
-    sequence: tuple[str, ...],
-    strides: int,
     method: AbstractShooting,
     integrator: Integrators,
     near: Float[ArrayLike, ""] = jnp.inf,
@@ -260,7 +258,7 @@ def run_orbit(
 ) -> tuple[PeriodicOrbit, LastIterate]:
     """`periodic_orbit` without the checks of its arguments, and the last iterate, also of a failure. `limits` may be traced.
     `origin`: the state from which the distance is measured, where that is not `guess`."""
-    problem, limited = Problem(system, sequence, strides), integrator
+    limited = integrator
     if limits is not None:
         # For an orbit that is computed once, compile time matters more than run time.
         limited, method = limits.imposed_on(rolled(integrator), method)

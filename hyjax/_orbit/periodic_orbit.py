@@ -16,6 +16,7 @@ from .._system.types import as_array, Params, require_function, require_kind, St
 from .level import Level, on_level, Quantity
 from .one_orbit import run_one_orbit
 from .orbit import LastIterate, PeriodicOrbit
+from .problem import Problem
 from .return_map import require_map, ReturnMap
 from .section_search import orbit_of_section
 from .shooting import AbstractShooting, MultipleShooting, SingleShooting
@@ -109,7 +110,8 @@ def periodic_orbit(
     else:
         system, _, guess, params = check(step.system, 0.0, guess, params, step.sequence, integrator)
     near = jnp.asarray(near, guess.dtype)
-    orbit, reached = run_one_orbit(system, guess, params, step.sequence, strides, method, integrator, near)
+    problem = Problem(system, step.sequence, strides)
+    orbit, reached = run_one_orbit(problem, guess, params, method, integrator, near)
     return _raise_failure(orbit, reached) if throw else orbit
 
 

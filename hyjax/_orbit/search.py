@@ -24,9 +24,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from .._flow.integrator import Integrators, limits_of
 from .._numerics.eager import long_run
 from .._system.results import RESULTS
-from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar
 from .orbit import PeriodicOrbit, run_orbit
+from .problem import Problem
 from .shooting import AbstractShooting, SearchLimits
 
 
@@ -279,10 +279,8 @@ def states_on_edge(
 class Batch(eqx.Module):
     """The arguments of a search along a sequence of modes."""
 
-    system: HybridSystem
+    problem: Problem
     params: Params
-    sequence: tuple[str, ...] = eqx.field(static=True)
-    strides: int = eqx.field(static=True)
     method: AbstractShooting
     integrator: Integrators
 
@@ -303,18 +301,8 @@ SOUND = (SUCCESSFUL, RESULTS.orbit_not_converged._value)
 @long_run
 def solve_batch(batch: Batch, guesses: Array, limits: SearchLimits) -> PeriodicOrbit:
     """The orbit near each guess. `limits` are traced, so that the coarse and the accurate search share one compiled program."""
-    return eqx.filter_vmap(
-        lambda guess: run_orbit(
-            batch.system,
-            guess,
-            batch.params,
-            batch.sequence,
-            batch.strides,
-            batch.method,
-            batch.integrator,
-            limits=limits,
-        )[0]
-    )(guesses)
+    one = lambda guess: run_orbit(batch.problem, guess, batch.params, batch.method, batch.integrator, limits=limits)[0]
+    return eqx.filter_vmap(one)(guesses)
 
 
 def search(

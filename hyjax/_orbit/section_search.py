@@ -37,7 +37,7 @@ from .._system.types import Params, Scalar, State, Time
 from .krylov import is_matrix_free
 from .one_orbit import run_one_orbit
 from .orbit import LastIterate, PeriodicOrbit
-from .problem import uses_time
+from .problem import Problem, uses_time
 from .return_map import ReturnMap
 from .search import Batch, Census, FixedPoint, Region, search, solve_batch, stage_limits
 from .shooting import AbstractShooting, outcome, SearchLimits
@@ -211,12 +211,12 @@ def orbit_of_section(
         found = jax.tree.map(lambda leaf: leaf[0], found)
         start = found.nodes[0] if bool(found.result == RESULTS.successful) else guess
     there, copies = on_section(step.system, section_map.section)
-    sequence, inner = _sequence_from(step, copies, start, params), _on_copies(step, copies)
+    problem, inner = Problem(there, _sequence_from(step, copies, start, params), 1), _on_copies(step, copies)
 
     def run(judges: bool) -> tuple[tuple[PeriodicOrbit, LastIterate], RESULTS]:
         # Where the search has met events that fall together, so does the orbit.
-        system = there if judges or meets[-1] else unordered(there)
-        orbit, reached = run_one_orbit(system, start, params, sequence, 1, method, inner, near, origin=guess)
+        examined = problem if judges or meets[-1] else dataclasses.replace(problem, system=unordered(there))
+        orbit, reached = run_one_orbit(examined, start, params, method, inner, near, origin=guess)
         return (dataclasses.replace(orbit, system=there), reached), orbit.result
 
     found, _ = examined_if_needed(run, there)
@@ -306,12 +306,13 @@ def _named(
 
     inner, orbits = _on_copies(step, copies), {}
     for sequence, guesses in sorted(groups.items(), key=lambda item: (len(item[0]), item[0])):
-        batch = Batch(there, params, sequence, 1, method, inner)
         *_, fine = stage_limits(method, inner, guesses[0].dtype)
 
-        def solve(judges: bool, batch=batch, guesses=jnp.stack(guesses), fine=fine) -> tuple[PeriodicOrbit, RESULTS]:
-            system = there if judges else unordered(there)
-            solved = solve_batch(dataclasses.replace(batch, system=system), guesses, fine)
+        def solve(
+            judges: bool, sequence=sequence, guesses=jnp.stack(guesses), fine=fine
+        ) -> tuple[PeriodicOrbit, RESULTS]:
+            problem = Problem(there if judges else unordered(there), sequence, 1)
+            solved = solve_batch(Batch(problem, params, method, inner), guesses, fine)
             return dataclasses.replace(solved, system=there), solved.result
 
         solved, _ = examined_if_needed(solve, there)

@@ -58,12 +58,9 @@ def run_stride(
     sequence: tuple[str, ...],
     integrator: Integrators,
     arcs: Sequence[Callable[..., Impact]] | None = None,
-    first: int = 0,
 ) -> Stride:
-    """The stride from the time `t`. `arcs`: for each arc, a function to use in place of `run_to_guard`. `first`: the arc in which
-    the stride starts."""
-    start, impacts, route = t, [], system.route(sequence)[first:]
-    may, sequence = each_in_step(system, sequence)[first:], sequence[first:]
+    """The stride from the time `t`. `arcs`: for each arc, a function to use in place of `run_to_guard`."""
+    start, impacts, route, may = t, [], system.route(sequence), each_in_step(system, sequence)
     owed = nothing_owed(system, x.dtype) if any(may) else None
 
     def arrive(

@@ -35,6 +35,7 @@ def search_orbits(
 
     from .._flow.check import sized
     from .._flow.integrator import Integrator
+    from .._orbit.problem import Problem
     from .._orbit.search import Batch, search, solve_batch
     from .._orbit.shooting import SingleShooting
     from .._results.working import working
@@ -48,7 +49,7 @@ def search_orbits(
         # Under jit, one compiled program is loaded instead of one for each operation.
         low, high = (np.asarray(bound) for bound in (region or eqx.filter_jit(model.region)(params)))
         system = sized(model.system, jnp.zeros((), low.dtype), jnp.asarray(low), params)
-        solve = ft.partial(program, Batch(system, params, sequence, strides, method, integrator))
+        solve = ft.partial(program, Batch(Problem(system, sequence, strides), params, method, integrator))
         within = lambda low, high: search(solve, method, integrator, (low, high), starts, None)
         orbits, census = within(low, high)
         if len(orbits) == 0 and census.outside and region is None and getattr(model, "has_region", True) is False:

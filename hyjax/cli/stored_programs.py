@@ -48,7 +48,8 @@ def stored_solver(
     def solve(batch: Batch, guesses, limits) -> PeriodicOrbit:
         inputs = jax.tree.leaves((batch.params, guesses, limits))
         kind = [(np.shape(leaf), str(jnp.result_type(leaf))) for leaf in inputs]
-        about = (name, batch.sequence, batch.strides, repr(batch.method), repr(batch.integrator), kind, _machine())
+        along, by = (batch.problem.sequence, batch.problem.strides), (repr(batch.method), repr(batch.integrator))
+        about = (name, *along, *by, kind, _machine())
         path = Path(directory) / f"program-{_fingerprint(repr(about))}"
         if path not in programs:
             program = _read(path)
@@ -88,15 +89,16 @@ def _compile(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
 
 def _structure(batch: Batch) -> PyTree:
     """The PyTree structure of the result of `solve_batch`."""
+    problem = batch.problem
 
     def example() -> PeriodicOrbit:
         number, vector, matrix = jnp.zeros(()), jnp.zeros(1), jnp.zeros((1, 1))
         return PeriodicOrbit(
             x=vector, period=number, multipliers=jax.lax.complex(vector, vector), return_jacobian=matrix, residual=number,
             guard_rates=vector, nodes=matrix, start_times=vector, before=matrix,
-            arc_ends=(matrix,) * len(batch.sequence), jump_times=matrix, iterations=jnp.array(0), distance=number,
+            arc_ends=(matrix,) * len(problem.sequence), jump_times=matrix, iterations=jnp.array(0), distance=number,
             result=code_of(0), params=batch.params,
-            system=batch.system, sequence=batch.sequence, strides=batch.strides, integrator=batch.integrator,
+            system=problem.system, sequence=problem.sequence, strides=problem.strides, integrator=batch.integrator,
         )  # fmt: skip
 
     # By `eval_shape`: each operation on concrete numbers would load another compiled program.

@@ -9,14 +9,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import hyjax as hj
-from hyjax._testing import _read, Batch, read_whole, search, stored_solver
+from hyjax._testing import _read, Batch, Problem, read_whole, search, stored_solver
 from hyjax.models import rimless_wheel
 
 
 def wheels(solver):
     params = rimless_wheel.Params()
     method, integrator = hj.SingleShooting(), hj.Integrator()
-    batch = Batch(rimless_wheel.system, params, rimless_wheel.sequence, 1, method, integrator)
+    batch = Batch(Problem(rimless_wheel.system, rimless_wheel.sequence, 1), params, method, integrator)
     region = tuple(np.asarray(bound) for bound in rimless_wheel.region(params))
     return search(ft.partial(solver, batch), method, integrator, region, 16, None)[0]
 

@@ -16,9 +16,9 @@ from hyjax._testing import (
     ASKED,
     COEFFICIENTS,
     fly,
+    next_optimum,
     NODES,
     optimized_plan,
-    PlanCurve,
     PlanPoint,
     residual,
     searched,
@@ -242,19 +242,16 @@ def test_a_plan_that_ends(limited):
         hj.follow_optimum(limited, limit="fastest", stop=0.45, n_points=2)
 
 
-class Fold(PlanCurve):
+def fold(other):
     """The curve x^2 = 1 - q, which ends at q = 1; from there a search goes to another one."""
+    return lambda number, start: at_place(
+        number, np.sqrt(1 - number) if number <= 1 and start.point.states[0] >= 0 else other(number)
+    )
 
-    def found(self, number, start):
-        x = np.sqrt(1 - number) if number <= 1 and start.point.states[0] >= 0 else self.program(number)
-        return at_place(number, x)
 
-
-class Kink(PlanCurve):
+def kink(other):
     """The curve x = max(0, 20 (q - 1 / 3))."""
-
-    def found(self, number, start):
-        return at_place(number, max(0.0, 20 * (number - 1 / 3)))
+    return lambda number, start: at_place(number, max(0.0, 20 * (number - 1 / 3)))
 
 
 def at_place(number, x):
@@ -266,14 +263,14 @@ def at_place(number, x):
 def test_a_curve_of_optima_ends_at_its_fold(jump):
     """And not on another curve that is no farther than a few steps, fast as it moves just before; at a kink it goes on."""
     spacing = 0.11
-    for curve in (Fold, Kink):
-        own = curve(lambda number: -jump - (number - 1), spacing, hj.objectives.InteriorPoint())
-        before, at = None, at_place(0.0, 1.0 if curve is Fold else 0.0)
+    for curve in (fold, kink):
+        found = curve(lambda number: -jump - (number - 1))
+        before, at = None, at_place(0.0, 1.0 if curve is fold else 0.0)
         for target in spacing * np.arange(1, 19):
             while at is not None and at.number != target:
-                before, (at, _) = at, own.step(at, float(target))
+                before, (at, _) = at, next_optimum(found, spacing, at, float(target))
                 assert at is None or at.gait.point.states[0] >= 0
-        assert (at is None) == (curve is Fold)
+        assert (at is None) == (curve is fold)
         # The last step is less than a 64th of the spacing.
         assert at is not None or 1 - spacing / 64 < before.number <= 1
 

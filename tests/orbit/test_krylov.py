@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from systems import ROLLED
 
 import hyjax as hj
-from hyjax._testing import arnoldi, krylov_orbit, spread
+from hyjax._testing import arnoldi, krylov_orbit, Problem, spread
 
 FINDER = optx.Newton(rtol=1e-12, atol=1e-12, linear_solver=lx.GMRES(rtol=1e-6, atol=1e-12))
 METHOD = hj.SingleShooting(root_finder=FINDER)
@@ -100,7 +100,9 @@ def test_no_jacobian_is_made():
     n = 170
     step = hj.ReturnMap(hammered(n), sequence=("swing",), integrator=ROLLED)
     program = jax.make_jaxpr(
-        lambda x: krylov_orbit(step.system, x, KICK, ("swing",), 1, METHOD, ROLLED, jnp.array(jnp.inf), False)[0].x
+        lambda x: (
+            krylov_orbit(Problem(step.system, ("swing",), 1), x, KICK, METHOD, ROLLED, jnp.array(jnp.inf), False)[0].x
+        )
     )(jnp.ones(2 * n))
     assert str(2 * n) in str(program) and f"{2 * n},{2 * n}]" not in str(program)
 

@@ -271,9 +271,9 @@ def test_the_tolerance_of_a_residual():
     steep = closed_by_clock(still, lambda t, x, p: jnp.stack([1 + p["b"] * (x[0] - 1), 0 * x[1]]))
     params = {"b": jnp.array(100.0), "w": jnp.array(1.0)}
     problem = Problem(steep, ("m",), 1)
-    reached = jax.jit(
-        lambda params: run_orbit(steep, jnp.array([1.0, 0.0]), params, ("m",), 1, hj.SingleShooting(), CHEAP)[0]
-    )(params)
+    reached = jax.jit(lambda params: run_orbit(problem, jnp.array([1.0, 0.0]), params, hj.SingleShooting(), CHEAP)[0])(
+        params
+    )
     assert reached.result == hj.RESULTS.successful and reached.residual == 0
 
     @jax.jit
