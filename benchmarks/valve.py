@@ -48,8 +48,8 @@ from scipy.integrate import solve_ivp  # noqa: E402
 
 import hyjax as hj  # noqa: E402
 from hyjax._flow.section_map import SectionMap  # noqa: E402
+from hyjax._sweep.attractor import map_of  # noqa: E402
 from hyjax._sweep.batches import BatchMap  # noqa: E402
-from hyjax._sweep.maps import map_of  # noqa: E402
 from hyjax._system.results import choose  # noqa: E402
 from hyjax.models import relief_valve as valve  # noqa: E402
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._results.save import read_arrays, read_text, write_archive
     from ._results.registry import load_xarray, needed, version
     from ._results.failure import codes_only, raise_failure
-    from ._results.fingerprint import fingerprint
+    from ._results.encoding import fingerprint
     from ._results.labels import units_of
     from ._results.labels import cf_attributes, long_name
     from ._results.registry import draw
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from ._sweep.chunks import ChunkSolver
     from ._sweep.continued_starts import CoarseGrid, is_far, march
     from ._sweep.grid import share_error
-    from ._sweep.maps import pass_of_sequence
+    from ._sweep.attractor import pass_of_sequence
     from ._sweep.store import create, LOCK, lock, Store
     from ._sweep.sweep import _is_period, nearest_pass, orbit_from_guess
     from ._sweep.workers import packed

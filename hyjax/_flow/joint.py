@@ -7,6 +7,15 @@ and changed by its events. Guards, domains and `armed` are functions of $x$ alon
 
 The functions of a joint system are `equinox.Partial`, of functions at the level of a file, and no closures: so modes and
 transitions that consist of the same functions share one compiled branch (`switched`), and arrays in them stay leaves.
+
+One such coordinate is the time since the last event, for jumps that are taken at once.
+
+$$\dot\tau = 1, \qquad \tau^+ = 0$$
+
+A transition with `at_once` whose guard is beyond its surface where its mode begins is taken at the time of the event before it,
+where $\tau = 0$, for neighbouring states as well. So there its guard is $-\tau$, and it leaves $\tau$ as it is. With this
+coordinate its saltation matrix is that of any other event: an event that is late by $\delta t$ leaves $\delta\tau = -\delta t$,
+and the jump after it is as late. (In a mode that lasts no time a product of matrices of the state alone would not do.)
 """
 
 import dataclasses
@@ -15,11 +24,13 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
 from .._system.every import Clock
-from .._system.system import HybridSystem, Mode, Reset, VectorField
-from .._system.types import Params, Scalar, State, Time
+from .._system.system import Guard, HybridSystem, Mode, Reset, VectorField
+from .._system.types import Flag, Params, Scalar, State, Time
+from .surfaces import rounding, Surfaces
 
 ParamsOf = Callable[[Params], Params]
 
@@ -123,3 +134,58 @@ def retimed(system: HybridSystem) -> HybridSystem:
 def _retimed(vector_field: VectorField, s: Time, x: State, along: tuple[Params, Time | float, Scalar | float]) -> State:
     params, start, pace = along
     return pace * vector_field(start + s * pace, x, params)
+
+
+def takes_age(system: HybridSystem) -> bool:
+    """Whether a transition of the system is taken at once, so that its variations need the time since the last event."""
+    return any(way.at_once for way in system.transitions)
+
+
+def with_age(system: HybridSystem) -> HybridSystem:
+    """The same system whose states begin with the time since the last event."""
+
+    def jump(k: int) -> Reset:
+        way = system.transitions[k]
+        if way.is_family and way.at_once:
+            raise ValueError(
+                f"covariance: transition {k} is a family with at_once=True, of which the age since the last event is not known. "
+                "Write its guards as single transitions."
+            )
+        return eqx.Partial(_since_event, way.reset, AtOnce(way.guard) if way.at_once else None)
+
+    flow = lambda name: eqx.Partial(_with_time, system.mode(name).vector_field)
+    aged = joint_system(system, flow, jump, lambda mode: numbered(mode.dimension + 1), first=1)
+    ways = (
+        dataclasses.replace(way, guard=AtOnce(own.guard)) if own.at_once else way
+        for way, own in zip(aged.transitions, system.transitions, strict=True)
+    )
+    return HybridSystem(aged.modes, tuple(ways), aged.time_unit)
+
+
+def _with_time(vector_field: VectorField, t: Time, z: State, params: Params) -> State:
+    return jnp.concatenate([jnp.ones_like(z[:1]), vector_field(t, z[1:], params)])
+
+
+class AtOnce(eqx.Module):
+    """The guard of a transition that is taken at once: $-\\tau$ where it is beyond its surface at the time of an event."""
+
+    guard: Guard
+
+    def __call__(self, t: Time, z: State, params: Params) -> Scalar:
+        return jnp.where(self.beyond(t, z, params), -z[0], self.guard(t, z[1:], params))
+
+    def beyond(self, t: Time, z: State, params: Params) -> Flag:
+        """Whether the guard is below its surface by more than rounding at the time of the last event."""
+        surfaces = Surfaces(
+            1, lambda t, x, params: jnp.reshape(jnp.asarray(self.guard(t, x, params), x.dtype), 1), lambda *_: True
+        )
+        t, z = stop_gradient((t, z))
+        noise, _ = rounding(surfaces, t, z[1:], params)
+        return stop_gradient((z[0] <= 0) & (surfaces.values(t, z[1:], params)[0] < -noise[0]))
+
+
+def _since_event(
+    reset: Reset, at_once: AtOnce | None, t: Time, z: State, params: Params, *member
+) -> Float[Array, " post"]:
+    age = 0 * z[:1] if at_once is None else jnp.where(at_once.beyond(t, z, params), z[:1], 0)
+    return jnp.concatenate([age, jnp.asarray(reset(t, z[1:], params, *member), z.dtype)])

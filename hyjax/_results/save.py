@@ -24,8 +24,7 @@ from jaxtyping import PyTree
 
 from .._system.system import HybridSystem
 from .._system.types import Params, require_kind
-from .encoding import Decoder, Encoder
-from .fingerprint import fingerprint, model_system, require_same_system, source_digest
+from .encoding import Decoder, Encoder, fingerprint, model_system, require_same_system, source_digest
 from .labels import named_params
 from .registry import load_xarray, needed, sweeps, version
 from .working import warn

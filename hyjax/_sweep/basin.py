@@ -28,9 +28,9 @@ from .._system.results import choose, RESULTS
 from .._system.system import Guard
 from .._system.types import Params, require_kind, State
 from .._system.where import Where, with_leaves
+from .attractor import ChosenMap, map_of, PassMap
 from .batches import BatchMap
 from .grid import Grid, grid_over, named_leaves, points_over, share_error
-from .maps import ChosenMap, map_of, PassMap
 from .matched import check_numbers, FEW, LAST, numbered, reach_of
 from .store import box_text, chunk_shape, chunks_of, code_attributes
 from .workers import Workers

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._flow.automaton import Automaton
 from .._flow.integrator import Integrator, IntegratorLike, pushable
+from .._flow.joint import takes_age, with_age
 from .._flow.simulate import check_simulation, raise_stop, rows_of, run_simulation
 from .._flow.surfaces import rounding
 from .._flow.trajectory import Trajectory
@@ -24,9 +25,8 @@ from .._system.results import choose, nan_unless, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Matrix, Params, Scalar, State, Time
 from .._system.where import free_leaves, Where
-from .age import aged_noise, takes_age, with_age
 from .covariance_system import covariance_system, JointParams, Jump, layout_of
-from .noise import Noise, place_noise, PlacedNoise, value_at
+from .noise import aged_noise, Noise, place_noise, PlacedNoise, value_at
 
 
 class Covariance(Shown):

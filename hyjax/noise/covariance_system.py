@@ -37,12 +37,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._flow.joint import joint_system, numbered, own_params, padded, pushed
+from .._flow.joint import AtOnce, joint_system, numbered, own_params, padded, pushed
 from .._flow.jump import variation_of_jump
 from .._numerics.semidefinite import pack, packed_size, unpack
 from .._system.system import Guard, HybridSystem, Mode, of_member, Reset, VectorField
 from .._system.types import Params, Scalar, State, Time
-from .age import AtOnce
 from .noise import PlacedNoise, value_at
 
 Joint = Float[Array, " joint"]

@@ -1,5 +1,6 @@
 """Noise that drives a hybrid system: along its flow, in the levels of its guards, and in its resets."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -145,6 +146,21 @@ def place_noise(noise: Noise | None, system: HybridSystem, t: Time, dtype, param
     guard = at_events(noise.guard, "guard", lambda way: ())
     reset = at_events(noise.reset, "reset", lambda way: (sizes[way.target], sizes[way.target]))
     return PlacedNoise(tuple(each[2] for each in values), flow, guard, reset)
+
+
+def aged_noise(noise: PlacedNoise) -> PlacedNoise:
+    """The noise of a system, for its states that begin with the time since the last event."""
+    values = (eqx.Partial(_of_aged, value) if callable(value) else _padded(value) for value in noise.values)
+    return dataclasses.replace(noise, values=tuple(values))
+
+
+def _padded(value: Array) -> Array:
+    return jnp.pad(value, (1, 0)) if value.ndim else value
+
+
+def _of_aged(value: Callable, t: Time, z: State, params: Params) -> Array:
+    """The value of a noise that is a function of the state, for states that begin with an age."""
+    return _padded(value_at(value, t, z[1:], params))
 
 
 def _along_surface(slides: Side, intensity: Any, t: Time, x: State, params: Params) -> Matrix:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from .._flow.automaton import Automaton
 from .._flow.integrator import integrator_to, IntegratorLike, Integrators, without_jacobian
-from .._flow.joint import joint_system, numbered, pushed
+from .._flow.joint import joint_system, numbered, pushed, takes_age, with_age
 from .._flow.jump import variation_of_jump
 from .._flow.simulate import check_simulation, end_of_simulation, first_arc
 from .._numerics.eager import long_run
@@ -29,7 +29,6 @@ from .._results.table import Table
 from .._system.results import nan_unless, RESULTS
 from .._system.system import Guard, HybridSystem, of_member, Reset, VectorField
 from .._system.types import Params, require_counts, Scalar, State, Time
-from ..noise.age import takes_age, with_age
 
 # The tangent vectors are rows.
 Tangents = Float[Array, "count size"]

@@ -24,6 +24,7 @@ from jaxtyping import Array, Complex, Float, Inexact
 
 from .._flow.flow import flow_for
 from .._flow.integrator import pushable
+from .._flow.joint import takes_age, with_age
 from .._flow.jump import reset, saltation_matrix
 from .._numerics.eager import long_run
 from .._numerics.eigenvalues import eigenvectors
@@ -36,7 +37,6 @@ from .._results.shown import Shown
 from .._system.filippov import Side
 from .._system.results import choose, nan_unless, RESULTS
 from .._system.types import Matrix, Scalar, State, Time
-from ..noise.age import takes_age, with_age
 
 
 class ResponseArc(Shown):
@@ -90,7 +90,7 @@ def check_orbit(orbit: PeriodicOrbit, n_samples: int, caller: str) -> None:
 @long_run
 def transported(orbit: PeriodicOrbit, n_samples: int) -> tuple[Matrix, tuple[Transport, ...]]:
     """The transposed monodromy matrix at the orbit's start, shape `(n, n)`, and the transport along each arc of the sequence.
-    Where jumps are taken at once, of the states that begin with the time since the last event (see `age.py`).
+    Where jumps are taken at once, of the states that begin with the time since the last event (see `joint.py`).
 
     Phase and isostable responses share this compiled program: nearly all of their compile time.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._results.fingerprint import model_of
+from .._results.encoding import model_of
 from .._results.labels import chosen_unit, named_params
 from .._results.registry import needed
 from .._system.system import HybridSystem

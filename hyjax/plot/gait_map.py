@@ -16,7 +16,7 @@ from .._flow.trajectory import Arc
 from .._optimize import objectives
 from .._orbit.footfalls import Footfalls
 from .._orbit.orbit import PeriodicOrbit
-from .._results.fingerprint import model_of
+from .._results.encoding import model_of
 from .._results.labels import named_params, units_of
 from .._system.system import HybridSystem
 from .._system.types import require_counts
