@@ -249,8 +249,8 @@ def _simulate(automaton, z0, mode0, t0, t1, params, max_jumps, integrator, times
 
     def run(inputs):
         automaton, z0, t0, t1, params = inputs
-        arcs_of = _in_blocks if keeps_jacobian else _scan
-        final, rows = arcs_of(automaton, z0, mode0, t0, t1, params, max_jumps, plain)
+        start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, plain)
+        final, rows = (_in_blocks if keeps_jacobian else _scan)(automaton, start, t1, params, max_jumps, plain)
         varying = final.t, final.z, rows.start, rows.end, rows.x_start, rows.x_end, rows.guard_rate
         return varying, (final.mode, final.result, rows.there, rows.jumped, rows.at_once, rows.mode, rows.way)
 
@@ -447,20 +447,18 @@ def follow_arc(
 
 
 def _scan(
-    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
+    automaton: Automaton, start: ArcStart, t1: Time, params, max_jumps: int, integrator: Integrators
 ) -> tuple[ArcStart, ArcRow]:
     """The end of the simulation, and `max_jumps + 1` rows, one for each arc."""
-    start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, integrator)
     arc = lambda now, k: follow_arc(automaton, now, k == max_jumps, start, t1, params, integrator, True)
     return in_one_kernel(lambda start: jax.lax.scan(arc, start, jnp.arange(max_jumps + 1)))(start)
 
 
 def _in_blocks(
-    automaton: Automaton, z0, mode0, t0, t1, params, max_jumps: int, integrator: Integrators
+    automaton: Automaton, start: ArcStart, t1: Time, params, max_jumps: int, integrator: Integrators
 ) -> tuple[ArcStart, ArcRow]:
     """`_scan` that ends with the last arc, for which it has no reverse mode. A batch goes on until its last lane has ended; the
     rows of a lane that has ended are copied in every arc of the others, so they are written in short blocks."""
-    start = _admitted(automaton, first_arc(automaton, z0, mode0, t0, t1), params, integrator)
     no, t, z, number = jnp.array(False), start.t, start.z, jnp.zeros_like(start.mode)
     row = ArcRow(no, no, t, t, z, z, jnp.zeros_like(t), number, number, no)
     blank = jax.tree.map(lambda leaf: jnp.zeros((BLOCK, *leaf.shape), leaf.dtype), row)

@@ -308,55 +308,51 @@ def searched(program: PlanProgram, point: Staged, method: InteriorPoint, warm: F
     """The optimum from a point. `warm`: whether this is one of a program near by, with slacks, multipliers and raised limits."""
     # Raised by a little more than what is missing, a row is met after a few searches, and lowered where it is raised by far too
     # much. What fits exactly is found by many, as the least value jumps between intervals.
-    met = max(MET, 8 * float(jnp.finfo(point.states.dtype).eps))
-    margin, excess = 30 * met, EXCESS * met
+    met, excess = _tolerances(point.states.dtype)
     with_raised = lambda raised: eqx.tree_at(lambda each: each.raised, program, raised)
 
     def one(carry):
         rounds, raised, last, state, checked, _ = carry
+        rows, *_ = checked
         # By secants. Rows are zero before the first search.
-        moved, change = raised - last[0], last[1] - checked.rows
+        moved, change = raised - last[0], last[1] - rows
         slope = jnp.where(moved == 0, 1, jnp.clip(change / jnp.where(moved == 0, 1, moved), 0.2, 5))
-        astray = (checked.rows > 0) | (checked.rows < -excess)
-        higher = jnp.where(astray, jnp.maximum(raised + (checked.rows + margin) / slope, 0), raised)
+        astray = (rows > 0) | (rows < -excess)
+        higher = jnp.where(astray, jnp.maximum(raised + (rows + 30 * met) / slope, 0), raised)
         higher_program = with_raised(higher)
         later = search(
             higher_program.staged, method, begin(higher_program.staged, method, state.point, warm | (rounds > 0))
         )
-        found, solved = Checked(*higher_program.shortfall(later.point)), later.error <= method.accept
+        found, solved = higher_program.shortfall(later.point), later.error <= method.accept
         # A search from an optimum that finds none is the last, and the optimum before it stays.
-        new, old = (higher, (raised, checked.rows), later, found), (raised, last, state, checked)
+        new, old = (higher, (raised, rows), later, found), (raised, last, state, checked)
         raised, last, state, checked = select((rounds < 1) | solved, new, old)
-        more = solved & ((found.worst > met) | found.tight(higher))
+        more = solved & ((jnp.max(found[0], initial=0.0) > met) | _too_tight(found[0], higher))
         return rounds + 1, raised, last, state, checked, more.astype(jnp.int32)
 
     start = begin(program.staged, method, point, warm)
-    none = Checked(jnp.zeros_like(program.raised), jnp.zeros((), point.states.dtype), jnp.array(False))
+    none = jnp.zeros_like(program.raised), jnp.zeros((), point.states.dtype), jnp.array(False)
     again = lambda carry: (carry[0] < ROUNDS) & (carry[-1] > 0)
-    carry = jnp.array(0), program.raised, (program.raised, none.rows), start, none, jnp.array(1, jnp.int32)
+    carry = jnp.array(0), program.raised, (program.raised, none[0]), start, none, jnp.array(1, jnp.int32)
     rounds, raised, _, state, checked, _ = jax.lax.while_loop(again, one, carry)
     return _result(with_raised(raised), method, rounds, state, checked)
 
 
-class Checked(NamedTuple):
-    """How far a plan is from fulfilling its rows between the points: the three results of `PlanProgram.shortfall`."""
-
-    rows: Float[Array, "intervals kinds"]
-    gap: Scalar
-    strays: Flag
-
-    @property
-    def worst(self) -> Scalar:
-        """The largest shortfall, at least zero."""
-        return jnp.max(self.rows, initial=0.0)
-
-    def tight(self, raised: Float[Array, "intervals kinds"]) -> Flag:
-        """Whether a row that is raised keeps its limit by far too much: the optimum of other limits."""
-        excess = EXCESS * max(MET, 8 * float(jnp.finfo(raised.dtype).eps))
-        return jnp.any((self.rows < -excess) & (raised > excess))
+def _tolerances(dtype) -> tuple[float, float]:
+    """The shortfall up to which a row between the points is met, and that by which a raised one is met by far too much."""
+    met = max(MET, 8 * float(jnp.finfo(dtype).eps))
+    return met, EXCESS * met
 
 
-def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSearch, checked: Checked) -> OptimizedPlan:
+def _too_tight(rows: Float[Array, "intervals kinds"], raised: Float[Array, "intervals kinds"]) -> Flag:
+    """Whether a row that is raised keeps its limit by far too much: the optimum of other limits."""
+    _, excess = _tolerances(raised.dtype)
+    return jnp.any((rows < -excess) & (raised > excess))
+
+
+def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSearch, checked: tuple) -> OptimizedPlan:
+    """The plan at the end of the searches. `checked`: the results of `PlanProgram.shortfall` there."""
+    (short, gap, strays), worst = checked, jnp.max(checked[0], initial=0.0)
     scales, point = program.scales, state.point
     closing = program.sizes.state + 1
     kinds = max(program.raised.shape[1], 1)
@@ -364,8 +360,7 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
     rows = point.dual[:, :count].reshape(len(point.dual), -1, kinds if count else 1)
     # Written so that NaN fails.
     eps = float(jnp.finfo(point.states.dtype).eps)
-    sound = (checked.worst <= max(MISSED, 64 * eps)) & (checked.gap <= max(COARSE, 1e4 * eps))
-    sound = sound & ~checked.tight(program.raised)
+    sound = (worst <= max(MISSED, 64 * eps)) & (gap <= max(COARSE, 1e4 * eps)) & ~_too_tight(short, program.raised)
     own = constraint_rows(program)
     part, falls = point.states[-1, program.sizes.state], state.sample.ending[own + 2]
     free = (part > 1.01 * SHORTEST) & (part < 0.99 * LONGEST)
@@ -373,7 +368,7 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
     good = result == RESULTS.successful
     result = choose(good & ~(sound & free), RESULTS.optimum_not_found, result)
     result = choose(good & ~(falls > 1e-6), RESULTS.grazing, result)
-    result = choose(good & checked.strays, RESULTS.unexpected_transition, result)
+    result = choose(good & strays, RESULTS.unexpected_transition, result)
     return OptimizedPlan(
         plan=program.plan(point),
         value=nan_unless(result != RESULTS.nonfinite, state.sample.value * scales.value),
@@ -381,8 +376,8 @@ def _result(program: PlanProgram, method: InteriorPoint, rounds, state: StageSea
         ending_multipliers=(point.ending_dual * scales.value / scales.ending)[:own],
         arc_multipliers=jnp.sum(rows, axis=1)[:, : program.raised.shape[1]] * scales.value / scales.rows,
         error=state.error,
-        shortfall=checked.worst,
-        gap=checked.gap,
+        shortfall=worst,
+        gap=gap,
         rounds=rounds,
         iterations=state.iterations,
         history=eqx.tree_at(lambda each: each.objective, state.history, state.history.objective * scales.value),
