@@ -192,11 +192,7 @@ def _follow(
         phase = jnp.concatenate([border.reshape(-1), jnp.zeros(2, u.dtype)])
         jacobian = jnp.concatenate([rows, phase[None]])
         passed = CircleJacobians(by[:, :, :n], numbered_code(jnp.max(results._value)))
-        return (
-            jnp.append(residual.reshape(-1), jnp.sum(border * (points(u) - first))),
-            jacobian,
-            passed,
-        )
+        return (jnp.append(residual.reshape(-1), jnp.sum(border * (points(u) - first))), jacobian, passed)
 
     def judge(u, aux):
         sizes = spectrum(points(u))[1:]

@@ -42,15 +42,7 @@ from .._optimize.orbit_program import Unknowns
 from .._system.results import choose, RESULTS
 from .._system.system import HybridSystem
 from .._system.types import Flag, Params, Scalar, Time
-from .gauss_newton import (
-    bent_change,
-    Free,
-    loose_rows,
-    pull_of,
-    ResidualRows,
-    with_free_states,
-    without_free_states,
-)
+from .gauss_newton import bent_change, Free, loose_rows, pull_of, ResidualRows, with_free_states, without_free_states
 from .links import as_measured, by_record, FlowLinks, LinkEnd, MapLinks, Node
 from .recording import Links, NONE
 

@@ -254,11 +254,7 @@ def start_search(program: NonlinearProgram, method: InteriorPoint, origin: Array
 
 
 def run_search(
-    program: NonlinearProgram,
-    method: InteriorPoint,
-    start: Array,
-    state: ProgramSearch,
-    until: Int[Array, ""] | int,
+    program: NonlinearProgram, method: InteriorPoint, start: Array, state: ProgramSearch, until: Int[Array, ""] | int
 ) -> ProgramSearch:
     """The state after the evaluation with the number `until`, or at the end."""
     # Hazard: the condition must depend on two carried numbers, see `run` in `hyjax/_flow/loop.py`.

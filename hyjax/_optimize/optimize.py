@@ -23,16 +23,7 @@ from .._system.types import require_function, require_kind
 from .._system.where import Where
 from ..control.held_inputs import Plan
 from .constraint import all_constraints, check_number, Constraint, Objective
-from .interior_point import (
-    DONE,
-    InteriorPoint,
-    minimize,
-    Minimum,
-    minimum,
-    ProgramSearch,
-    run_search,
-    start_search,
-)
+from .interior_point import DONE, InteriorPoint, minimize, Minimum, minimum, ProgramSearch, run_search, start_search
 from .nonlinear_program import NonlinearProgram
 from .optimized_orbit import failure, optimized, OptimizedOrbit
 from .optimized_plan import optimize_plan, OptimizedPlan

@@ -212,12 +212,7 @@ def residual(program: StageProgram, point: Staged, sample: StageSample, mu: Scal
     inputs = pulled(sample.by_input, sample.rows_by_input)
     embedding = jnp.asarray(program.sizes.embedding, states.dtype)
     last = sample.gradient + point.multipliers @ sample.equal_by_state - point.ending_dual @ sample.ending_by_state
-    stationary = (
-        states[1:] - point.costates[:-1],
-        inputs,
-        last - point.costates[-1],
-        states[0] @ embedding,
-    )
+    stationary = (states[1:] - point.costates[:-1], inputs, last - point.costates[-1], states[0] @ embedding)
     products = point.slack * point.dual - mu, point.ending_slack * point.ending_dual - mu
     duals = (point.costates, point.multipliers, point.dual, point.ending_dual)
     scale = jnp.maximum(1, jnp.mean(jnp.abs(jnp.concatenate([each.ravel() for each in duals]))) / 100)

@@ -17,14 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from .._flow.in_step import examined_if_needed, may_be_in_step, unordered
 from .._flow.integrator import Integrator, Integrators, rolled, without_jacobian
-from .._flow.section_map import (
-    check_section,
-    Crossing,
-    crossing_of,
-    for_terminal_modes,
-    SectionMap,
-    with_section_mode,
-)
+from .._flow.section_map import check_section, Crossing, crossing_of, for_terminal_modes, SectionMap, with_section_mode
 from .._numerics.eager import long_run
 from .._numerics.linearize import with_columns_by_lanes
 from .._numerics.newton import Evaluation, find_root

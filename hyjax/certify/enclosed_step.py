@@ -261,11 +261,7 @@ class EnclosedFlow(eqx.Module):
 
 
 def flow_of(
-    field: ModeField,
-    states: StateSet,
-    longest: Float[Array, ""],
-    disturbance_bound: Float[Array, " n"],
-    orders: int,
+    field: ModeField, states: StateSet, longest: Float[Array, ""], disturbance_bound: Float[Array, " n"], orders: int
 ) -> EnclosedFlow:
     r"""The flow of a set for a time up to `longest`. `disturbance_bound`: of each rate.
 

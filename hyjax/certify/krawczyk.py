@@ -225,12 +225,7 @@ RADII = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
 
 
 def krawczyk(
-    orbit: PeriodicOrbit,
-    *,
-    radius: float | Literal["auto"] = 1e-8,
-    steps: int = 64,
-    orders: int = 14,
-    degree: int = 1,
+    orbit: PeriodicOrbit, *, radius: float | Literal["auto"] = 1e-8, steps: int = 64, orders: int = 14, degree: int = 1
 ) -> ProvedOrbit:
     r"""A proof that exactly one periodic orbit is near a numerical one, stable or not, with bounds of its numbers.
 

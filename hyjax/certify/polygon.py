@@ -152,10 +152,7 @@ def holds(polygon: Polygon, directions: Float[np.ndarray, "k 2"], supports: Floa
 
 
 def reach(
-    rows: TaylorModel,
-    model: TaylorModel,
-    generators: Float[Array, "groups 2 columns"],
-    radius: Float[Array, " 2"],
+    rows: TaylorModel, model: TaylorModel, generators: Float[Array, "groups 2 columns"], radius: Float[Array, " 2"]
 ) -> Float[Array, " k"]:
     r"""Upper bounds of $\nu_i \cdot y$ over the points $q(s) + \sum_g G_g u_g \pm r$, for rows $\nu_i$, a ball of shape `(k,
     2)`."""

@@ -36,10 +36,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
-):
+def root(context: typer.Context, version: Annotated[bool, typer.Option("--version", help="print the version")] = False):
     if version:
         print(f"hyjax {installed_version()}")
     elif context.invoked_subcommand is None:

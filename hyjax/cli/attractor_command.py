@@ -58,8 +58,7 @@ def attractor(
     strides: Annotated[int, typer.Option(help="number of strides; the first half is discarded as transient")] = 1000,
     keep: Annotated[int, typer.Option(help="number of last states to keep")] = 128,
     x0: Annotated[
-        str | None,
-        typer.Option(help="initial state, as 1.0,0.5; default: the model's orbit, or its guess"),
+        str | None, typer.Option(help="initial state, as 1.0,0.5; default: the model's orbit, or its guess")
     ] = None,
     sequence: Sequence = None,
     section: Annotated[

@@ -57,8 +57,7 @@ def gait(
         ),
     ] = None,
     region: Annotated[
-        str | None,
-        typer.Option(help="box of states at the start of the sequence, as 0:1,-2:2,0; default: the model's"),
+        str | None, typer.Option(help="box of states at the start of the sequence, as 0:1,-2:2,0; default: the model's")
     ] = None,
     orbit: Annotated[
         int | None,

@@ -93,10 +93,7 @@ def require_orbits(
             f"MODEL lists them), or another {option} of hyjax gait. {census.hint}".rstrip()
         )
     if not census.complete:
-        print(
-            f"hyjax: {census}. More --starts, or a smaller --region, of hyjax gait may find more.",
-            file=sys.stderr,
-        )
+        print(f"hyjax: {census}. More --starts, or a smaller --region, of hyjax gait may find more.", file=sys.stderr)
     return orbits, searched
 
 

@@ -21,11 +21,7 @@ def robot_and_contacts(name: str) -> tuple[str, list[str]] | None:
 
 
 def load_robot(
-    name: str,
-    contacts: Sequence[str] = (),
-    mirror: Sequence[str] = (),
-    sequence: str | None = None,
-    free: bool = False,
+    name: str, contacts: Sequence[str] = (), mirror: Sequence[str] = (), sequence: str | None = None, free: bool = False
 ) -> OwnModel:
     """The model of a robot's file.
 

@@ -46,8 +46,7 @@ def sweep(
         ),
     ] = None,
     solve: Annotated[
-        str | None,
-        typer.Option(help="parameters to solve for, one for each --prescribe, as push_off,stiffness"),
+        str | None, typer.Option(help="parameters to solve for, one for each --prescribe, as push_off,stiffness")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write to this zarr store, as sweep.zarr")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="complete the existing store")] = False,

@@ -110,7 +110,4 @@ def outline(mode, x, params):
     """Ball and plane, in m, on level ground."""
     sine, cosine = sincos(params.slope)
     along = jnp.stack([cosine, -sine])
-    return {
-        "ball": disc(x[:2] + 0.05 * jnp.stack([sine, cosine]), 0.05),
-        "slope": jnp.stack([-3 * along, 5 * along]),
-    }
+    return {"ball": disc(x[:2] + 0.05 * jnp.stack([sine, cosine]), 0.05), "slope": jnp.stack([-3 * along, 5 * along])}

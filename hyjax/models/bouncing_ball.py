@@ -78,10 +78,7 @@ def outline(mode, x, params):
     """The ball's centre above the floor, in m."""
     y, _ = x
     zero, wide = jnp.zeros_like(y), 0.5 * jnp.ones_like(y)
-    return {
-        "ball": jnp.stack([zero, y])[None],
-        "floor": jnp.stack([jnp.stack([-wide, zero]), jnp.stack([wide, zero])]),
-    }
+    return {"ball": jnp.stack([zero, y])[None], "floor": jnp.stack([jnp.stack([-wide, zero]), jnp.stack([wide, zero])])}
 
 
 def travel(mode, x, params):

@@ -30,12 +30,7 @@ COLOURS = 24
 
 
 def animate_orbit(
-    orbit: PeriodicOrbit,
-    model: Model,
-    strides: int = 4,
-    fps: int = 25,
-    speed: float | None = None,
-    label: str = "",
+    orbit: PeriodicOrbit, model: Model, strides: int = 4, fps: int = 25, speed: float | None = None, label: str = ""
 ) -> "matplotlib.animation.FuncAnimation":
     """Animation of a model along its periodic orbit: a walker walks down its slope, and the camera follows.
 

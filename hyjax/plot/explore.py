@@ -232,11 +232,7 @@ class Explorer:
 
 
 def explore(
-    model: Model,
-    orbit: PeriodicOrbit | None = None,
-    *,
-    ranges: Mapping[str, Range] | None = None,
-    near: float = 0.1,
+    model: Model, orbit: PeriodicOrbit | None = None, *, ranges: Mapping[str, Range] | None = None, near: float = 0.1
 ) -> Explorer:
     r"""A page of a notebook with a slider for each parameter of a model; gait, multipliers and animation follow.
 
@@ -284,12 +280,7 @@ def follow(orbit: PeriodicOrbit, params: Params, near: float) -> tuple[PeriodicO
     start, reached, step = orbit.params, 0.0, 1.0
     while True:
         found = periodic_orbit(
-            orbit.step,
-            orbit.x,
-            _between(start, params, reached + step),
-            method=METHOD,
-            near=near,
-            throw=False,
+            orbit.step, orbit.x, _between(start, params, reached + step), method=METHOD, near=near, throw=False
         )
         if found.result == RESULTS.successful:
             orbit, reached = found, reached + step

@@ -94,12 +94,7 @@ def placed_arcs(arcs: Iterable[Arc], model: Model, params: Params) -> tuple[Plac
 
 
 def shapes(
-    model: Model,
-    mode: str,
-    x: np.ndarray | jax.Array,
-    params: Params,
-    foot: np.ndarray,
-    t: np.ndarray | None = None,
+    model: Model, mode: str, x: np.ndarray | jax.Array, params: Params, foot: np.ndarray, t: np.ndarray | None = None
 ) -> Shapes:
     """The lines of the model's outline in the vertical frame: from `x`, shape `(frames, n)`, to points `(frames, k, 2)`.
 

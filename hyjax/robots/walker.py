@@ -103,11 +103,7 @@ class Walker(eqx.Module):
 
 
 def walker(
-    robot: Robot,
-    feet: Sequence[str],
-    *,
-    mirror: Mapping[str, str] | None = None,
-    shortest: float = 1e-3,
+    robot: Robot, feet: Sequence[str], *, mirror: Mapping[str, str] | None = None, shortest: float = 1e-3
 ) -> Walker:
     r"""A robot with two feet as a walker: the hybrid system of its steps.
 
