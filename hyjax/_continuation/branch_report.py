@@ -6,7 +6,7 @@ from typing import Any, TYPE_CHECKING
 import numpy as np
 
 from .._orbit.level import of_others
-from .._results.labels import described, meanings_of, named_params, units_attribute, units_of
+from .._results.labels import described, meanings_of, named_params, units_attribute, units_of, units_of_params
 from .._results.registry import load_xarray
 from .._results.table import Table, without_rounding
 from .._system.results import described_code
@@ -26,7 +26,7 @@ def branch_tables(branch, end: str | None = None) -> tuple[Table, ...]:
     values, periods, stable = without_rounding(branch.values, branch.unfolding.scale), branch.periods, branch.stable
     ends = f"{values[0]:.10g} to {values[-1]:.10g}, between {values.min():.10g} and {values.max():.10g}"
     rows = [
-        (branch.parameter, ends, _parameter_unit(params, branch.parameter)),
+        (branch.parameter, ends, units_of_params(params)[branch.parameter]),
         ("period", f"{periods[0]:.10g} to {periods[-1]:.10g}", units_of(None, params, problem.system).time),
         ("stable", f"{int(stable.sum())} of {len(stable)} points{of_others(params)}", ""),
         ("result", end or described_end(branch), ""),
@@ -58,12 +58,8 @@ def special_points_table(points: Sequence) -> Table:
     heads = ("special point", *parameters, *coordinates, "period", "strides", "residual")
     state = (units.coordinates.get(name, "") for name in coordinates)
     return Table(
-        "", rows, heads, ("", *(_parameter_unit(params, each) for each in parameters), *state, units.time, "", "")
+        "", rows, heads, ("", *map(units_of_params(params).__getitem__, parameters), *state, units.time, "", "")
     )
-
-
-def _parameter_unit(params, name: str) -> str:
-    return named_params(params)[name][1].get("units", "")
 
 
 def described_end(branch) -> str:

@@ -14,7 +14,7 @@ from .._flow.simulate import simulate
 from .._flow.trajectory import Trajectory
 from .._numerics.eager import short_run
 from .._numerics.linearize import linearizable
-from .._results.labels import named_params
+from .._results.labels import units_of_params
 from .._results.registry import draw, load_xarray
 from .._results.shown import Shown
 from .._results.table import Table
@@ -350,15 +350,14 @@ def fit_table(fit: Fitted) -> Table:
         counts = [(str(n), code) for code, n in counted_codes(fit.result)]
         return Table(f"{len(fit.values)} fits of {', '.join(fit.names)}", counts)
     params = fit.params[0] if isinstance(fit.params, list) else fit.params
-    known = named_params(params)
+    units = units_of_params(params)
     rows = []
     for k, name in enumerate(fit.names):
         low, high = np.asarray(fit.interval())[k]
-        unit = known.get(name, (None, {}))[1].get("units", "")
         rows.append(
             [
                 name,
-                unit,
+                units.get(name, ""),
                 f"{float(fit.values[k]):.10g}",
                 f"{float(fit.standard_errors[k]):.3g}",
                 f"{low:.7g}",

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.labels import named_params, units_of
+from .._results.labels import units_of, units_of_params
 from .._results.registry import animate, draw
 from .._results.shown import Shown
 from .._results.table import Table, without_rounding
@@ -195,14 +195,18 @@ def _shown(value: Any) -> str:
 def _rows(gait: OptimizedOrbit, objective: str, sign: int, units: Mapping[str, str]) -> Iterator[tuple]:
     """Name, unit, values before and after, and remark of each row."""
     orbits, unknowns = (gait.before, gait.orbit), gait.program.unknowns
-    known, of_system = named_params(gait.params), units_of(None, gait.params, gait.orbit.system)
+    known, of_system = units_of_params(gait.params), units_of(None, gait.params, gait.orbit.system)
     yield objective, units.get(objective, ""), (sign * gait.value_before, sign * gait.value), ""
     pairs = np.transpose([np.asarray(unknowns.vector(orbit.params) * unknowns.scale) for orbit in orbits])
     duals, (low, high) = sign * np.asarray(gait.bound_multipliers), unknowns.at_bounds(gait.params)
     for k in range(len(pairs)) if len(pairs) <= 20 else range(10):
-        unit = known[gait.names[k]][1].get("units", "") if gait.names[k] in known else ""
         side = "lower" if low[k] else "upper" if high[k] else ""
-        yield gait.names[k], unit, pairs[k], f"at its {side} bound, multiplier {duals[k]:.6g}" if side else ""
+        yield (
+            gait.names[k],
+            known.get(gait.names[k], ""),
+            pairs[k],
+            f"at its {side} bound, multiplier {duals[k]:.6g}" if side else "",
+        )
     if len(pairs) > 20:
         yield f"and {len(pairs) - 10} more", "", ("", ""), ""
     values = np.transpose([np.asarray(gait.constraints_before), np.asarray(gait.constraints)])

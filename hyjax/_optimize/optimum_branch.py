@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from .._orbit.orbit import PeriodicOrbit
-from .._results.labels import named_params, units_of
+from .._results.labels import units_of, units_of_params
 from .._results.registry import draw, needed
 from .._results.shown import Shown
 from .._results.table import Table
@@ -98,7 +98,7 @@ class OptimumBranch(Shown):
         rows, heads, units = [], [], []
         if gaits := self.plans or self.orbits:
             columns = self._columns()
-            known = {name: about.get("units", "") for name, (_, about) in named_params(gaits.params).items()}
+            known = units_of_params(gaits.params)
             known["period"] = known["duration"] = units_of(None, gaits.params, gaits.system).time
             heads, units = [*columns], [known.get(name, "") for name in columns]
             shown = range(len(self)) if len(self) <= 12 else np.unique(np.linspace(0, len(self) - 1, 12).astype(int))

@@ -43,6 +43,11 @@ def named_params(params: Params) -> dict[str, tuple[np.ndarray, dict[str, str]]]
     return found
 
 
+def units_of_params(params: Params) -> dict[str, str]:
+    """The units of the numbers among the parameters, by name; empty where unknown."""
+    return {name: about.get("units", "") for name, (_, about) in named_params(params).items()}
+
+
 def units_attribute(names: Sequence[str], units: dict[str, str]) -> dict[str, str]:
     """The attribute `units` of a variable over coordinates of these names; none where no unit is known."""
     known = [units.get(name, "") for name in names]

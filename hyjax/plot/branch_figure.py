@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from .._continuation.detection import each_once
 from .._continuation.grazing import ENDS
 from .._continuation.special_points import SpecialPoint
-from .._results.labels import chosen_unit, named_params, units_of
+from .._results.labels import chosen_unit, units_of, units_of_params
 from .figure import axis_of, COLOURS, GREY, open_axes, PALE, put_title, symbol, telling, title_of, unit, with_unit
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def branch_diagram(
         frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, fontsize=9, columnspacing=1.2, handlelength=1.8,
         borderaxespad=0.2,
     )  # fmt: skip
-    about = named_params(params).get(own, (0, {}))[1]
-    printed = chosen_unit(about.get("units", ""), params)
+    printed = chosen_unit(units_of_params(params).get(own, ""), params)
     units = units_of(model, params, problem.system)
     period = with_unit("$T$ per stride" if numbers != [1] else "$T$", unit(units.time))
 
@@ -232,8 +231,8 @@ def locus_diagram(
         axes.annotate(text, tuple(point.values), (4, 4), textcoords="offset points", fontsize=8)
     _legend_of(axes)
     params, own = loci[0].unfolding.params, loci[0].parameters
-    known = named_params(params)
-    printed = [chosen_unit(known.get(name, (0, {}))[1].get("units", ""), params) for name in own]
+    units = units_of_params(params)
+    printed = [chosen_unit(units.get(name, ""), params) for name in own]
     across, up = (
         axis_of(name, 0.0, unit, label=label)[1] for name, unit, label in zip(own, printed, parameters, strict=True)
     )

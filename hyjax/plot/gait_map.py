@@ -17,7 +17,7 @@ from .._optimize import objectives
 from .._orbit.footfalls import Footfalls
 from .._orbit.orbit import PeriodicOrbit
 from .._results.encoding import model_of
-from .._results.labels import named_params, units_of
+from .._results.labels import units_of, units_of_params
 from .._system.system import HybridSystem
 from .._system.types import require_counts
 from .animation import check_outline
@@ -241,9 +241,9 @@ def _printed(height: "Height", branch: "Branch", model: Model) -> tuple[str, str
     """What an axis shows, and its unit where that is known."""
     name = height if isinstance(height, str) else getattr(height, "__name__", "function").strip("<>")
     units = units_of(model, branch.unfolding.params, branch.unfolding.problem.system)
-    about = named_params(branch.unfolding.params).get(branch.parameter, (0, {}))[1]
-    known = units.coordinates | {"period": units.time, "speed": units.coordinates.get("x_rate", "")}
-    unit = (known | {branch.parameter: about.get("units", "")}).get(name, "")
+    own = units_of_params(branch.unfolding.params).get(branch.parameter, "")
+    known = {"period": units.time, "speed": units.coordinates.get("x_rate", ""), branch.parameter: own}
+    unit = (units.coordinates | known).get(name, "")
     return name.replace("_", " "), "" if unit == "1" else unit
 
 

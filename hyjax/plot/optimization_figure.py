@@ -11,7 +11,7 @@ import numpy as np
 from .._optimize.objectives import Negative
 from .._optimize.optimized_orbit import OptimizedOrbit
 from .._optimize.optimum_branch import OptimumBranch
-from .._results.labels import chosen_unit, named_params, units_of
+from .._results.labels import chosen_unit, units_of, units_of_params
 from .._system.where import leaf_names
 from ..control.held_inputs import Plan
 from .figure import (
@@ -104,10 +104,8 @@ def _title(gait: OptimizedOrbit, model: ModuleType | None) -> str:
     # A parameter that ended at zero by rounding is zero.
     before, after = ends
     after = np.where(np.abs(after) < 1e-9 * np.abs(before), 0, after)
-    about = named_params(gait.orbit.params)
-    printed = [
-        unit(chosen_unit(about.get(name, (0, {}))[1].get("units", ""), gait.orbit.params)) for name in gait.names
-    ]
+    units = units_of_params(gait.orbit.params)
+    printed = [unit(chosen_unit(units.get(name, ""), gait.orbit.params)) for name in gait.names]
     shown = [
         unbroken(f"{symbol(name)} {quantity(signed(f'{before:.4g} → {after:.4g}'), each)}")
         for name, before, after, each in zip(gait.names, before, after, printed, strict=True)
@@ -189,8 +187,8 @@ def optimum_figure(branch: OptimumBranch) -> "matplotlib.figure.Figure":
     gaits = branch.plans or branch.orbits
     if gaits is None:
         raise ValueError("optimum_figure: the branch has no points: see its `result`.")
-    about = named_params(gaits.params)
-    labelled = lambda name: axis_of(name, 0.0, about.get(name, (0, {}))[1].get("units", ""))[1]
+    units = units_of_params(gaits.params)
+    labelled = lambda name: axis_of(name, 0.0, units.get(name, ""))[1]
     rows = [("objective", branch.values), *zip(map(labelled, branch.names), branch.unknowns.T, strict=True)]
     if branch.orbits is not None:
         rows.append(("max $|\\lambda|$", np.max(np.abs(np.asarray(branch.orbits.multipliers)), axis=1)))
@@ -244,7 +242,7 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
     problem = solution.problem
     modes, controls = problem.system.modes, np.asarray(solution.controls)
     names = list(dict.fromkeys(name for mode in modes.values() for name in mode.coordinates))
-    units, about = units_of(None, problem.params, problem.system), named_params(problem.params)
+    units, of_params = units_of(None, problem.params, problem.system), units_of_params(problem.params)
     acting = [leaf_names(problem.params)[i] for i in problem.free]
     count = len(names) + len(acting)
     fig, axes = pyplot().subplots(count + 1, 1, figsize=(7.0, 1.3 * count + 2.2), squeeze=False, layout="constrained")
@@ -261,8 +259,7 @@ def ilqr_figure(solution: "IlqrSolution") -> "matplotlib.figure.Figure":
         ax.set_ylabel(with_unit(symbol(name), unit(units.coordinates.get(name, ""))))
     for name, ax, u in zip(acting, axes[len(names) : count], controls.T, strict=True):
         ax.stairs(u, np.asarray(solution.times), color=BLUE, lw=1.2, baseline=None)
-        printed = unit(about.get(name, (0, {}))[1].get("units", ""))
-        ax.set_ylabel(with_unit(f"$\\Delta$ {symbol(name.rpartition('.')[2])}", printed))
+        ax.set_ylabel(with_unit(f"$\\Delta$ {symbol(name.rpartition('.')[2])}", unit(of_params.get(name, ""))))
     for ax in axes[:count]:
         tidy(ax)
         for t in solution.event_times:
@@ -300,9 +297,9 @@ def plan_figure(plan: "Plan | OptimizedPlan") -> "matplotlib.figure.Figure":
     held, params = own.held, own.params
     system = held.map.system
     times, x, inputs = (np.asarray(each) for each in own.sample(9))
-    units, about = units_of(None, params, system), named_params(params)
+    units = units_of(None, params, system)
     name = leaf_names(params)[held.leaf(params)]
-    printed = chosen_unit(about.get(name, (0, {}))[1].get("units", ""), params)
+    printed = chosen_unit(units_of_params(params).get(name, ""), params)
     panels: dict[tuple[bool, str], list[int]] = {}
     for k, each in enumerate(held.mode.coordinates):
         panels.setdefault((each.endswith("_rate"), units.coordinates.get(each, "")), []).append(k)
