@@ -201,12 +201,8 @@ def _rows(gait: OptimizedOrbit, objective: str, sign: int, units: Mapping[str, s
     duals, (low, high) = sign * np.asarray(gait.bound_multipliers), unknowns.at_bounds(gait.params)
     for k in range(len(pairs)) if len(pairs) <= 20 else range(10):
         side = "lower" if low[k] else "upper" if high[k] else ""
-        yield (
-            gait.names[k],
-            known.get(gait.names[k], ""),
-            pairs[k],
-            f"at its {side} bound, multiplier {duals[k]:.6g}" if side else "",
-        )
+        remark = f"at its {side} bound, multiplier {duals[k]:.6g}" if side else ""
+        yield gait.names[k], known.get(gait.names[k], ""), pairs[k], remark
     if len(pairs) > 20:
         yield f"and {len(pairs) - 10} more", "", ("", ""), ""
     values = np.transpose([np.asarray(gait.constraints_before), np.asarray(gait.constraints)])
