@@ -140,7 +140,7 @@ if TYPE_CHECKING:
         start_search,
         with_point,
     )
-    from ._optimize.newton_steps import (
+    from ._optimize.nonlinear_program import (
         active_set,
         active_set_step,
         ActiveSet,

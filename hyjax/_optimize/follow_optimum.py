@@ -35,8 +35,7 @@ from .._system.types import require_kind
 from .._system.where import leaf_names, one_leaf, Where
 from .constraint import Constraint, is_concrete
 from .follow_plan import follow_plan, NOT_FOUND, plan_branch, SUCCESSFUL
-from .newton_steps import ActiveSet
-from .nonlinear_program import Sample
+from .nonlinear_program import ActiveSet, Sample
 from .optimized_orbit import OptimizedOrbit
 from .optimized_plan import OptimizedPlan
 from .optimum_branch import ActiveSetChange, OptimumBranch

@@ -26,24 +26,19 @@ from .._numerics.trees import select
 from .._results.shown import Shown
 from .._system.results import choose, code_of, RESULTS
 from .._system.types import Flag, require_counts
-from .newton_steps import (
+from .nonlinear_program import (
     active_set,
     active_set_step,
     ActiveSet,
-    moved,
-    newton_direction,
-    updated_secant,
-    with_bound_duals,
-    with_least_multipliers,
-)
-from .nonlinear_program import (
     barrier_error,
     barrier_function,
     EXACT,
     hessian_of_lagrangian,
     infeasibility,
     largest,
+    moved,
     near_central,
+    newton_direction,
     NonlinearProgram,
     optimality_error,
     PrimalDual,
@@ -51,8 +46,11 @@ from .nonlinear_program import (
     scale_of,
     SIZE,
     starting_point,
+    updated_secant,
     violation_size,
     violations,
+    with_bound_duals,
+    with_least_multipliers,
 )
 
 # The phases of a lane. The probe is one trial beside the start.

@@ -30,8 +30,7 @@ from .interior_point import InteriorPoint, SearchHistory
 from .interval import input_at, points_of
 from .orbit_program import Bounds, unknowns_of
 from .plan_program import LONGEST, MET, OUTSIDE, plan_program, PlanProgram, SHORTEST
-from .stage_search import begin, code_of_search, search, StageSearch
-from .stages import Staged
+from .stages import begin, code_of_search, search, Staged, StageSearch
 
 # Searches with raised limits along the arc.
 ROUNDS = 8

@@ -14,10 +14,10 @@ from .._system.system import HybridSystem
 from .._system.types import Flag, Matrix, Params, State, Time
 from .contact import gap, velocity_rows
 from .contact_set import ContactSet
+from .contact_system import Closed
 from .laws import drift_errors
 from .mechanism import given_mass, is_symmetric
 from .projection import halves, is_affine, project
-from .single_contact import Closed
 
 
 def start(
