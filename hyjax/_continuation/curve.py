@@ -212,7 +212,8 @@ def follow_curve(
         row = jnp.where(first, border, jnp.where(landing, natural, method.border(t)))
         rate = row @ t
         far = jnp.where(landing, bound - v[-1], h) / jnp.where(rate == 0, 1, rate)
-        predicted = jnp.where(first, v0, v + far * t)
+        # In a batch a curve that has ended is evaluated at its last point while others go on: it does not search in vain.
+        predicted = jnp.where(first, v0, jnp.where(curve.ended, v, v + far * t))
 
         def bordered(v):
             residual, jacobian, aux = once(v)
@@ -220,6 +221,7 @@ def follow_curve(
 
         # A first step of length zero evaluates the equation, and takes no step.
         most = jnp.where(first, jnp.where(h > 0, 20, 1), method.max_iterations)
+        most = jnp.where(curve.ended, 1, most)
         root = newton(bordered, predicted, max_iterations=most, accept=accept)
         jacobian, aux = root.aux
         aux = judge(root.y, aux)

@@ -75,6 +75,31 @@ def test_points_whose_strides_fail_are_no_points_of_a_curve():
     assert 0 < 0.5 - last[1] < 2 * method.min_step
 
 
+def test_a_curve_that_has_ended_does_not_search_while_others_go_on():
+    """Of two lines x = 1 + p in a batch one fails at its first step, beyond p = 0, where the residual does not fall and Newton's
+    method shortens its steps until it is hopeless."""
+    seen = []
+
+    def evaluate(v, end):
+        jax.debug.callback(lambda v: seen.append(float(v[1])), v)
+        residual = jnp.where(v[1] <= end, v[0] - v[1] - 1, 0.1)
+        return residual[None], jnp.array([[1.0, -1.0]]), Passed(hj.RESULTS.successful)
+
+    up, no, method = jnp.array([0.0, 1.0]), jnp.array(False), hj.PseudoArclength(step=0.01, max_step=0.01)
+    interval = Interval(jnp.array(-1.0), jnp.array(1.0), no, ~no, jnp.array(1.0), jnp.ones(1))
+
+    def follow(end):
+        evaluated, judge = lambda v: evaluate(v, end), lambda v, aux: aux
+        return follow_curve(evaluated, jnp.array([1.0, 0.0]), up, up, interval, method, 1e-12, judge)[0]
+
+    curves = jax.jit(jax.vmap(follow))(jnp.array([0.0, 2.0]))
+    jax.effects_barrier()
+    short, long = (jax.tree.map(lambda leaf, k=k: leaf[k], curves) for k in (0, 1))
+    assert short.stuck and short.count == 1 and long.arrived and long.count > 70
+    # A step of the line that goes on takes one evaluation or two, and the other line is evaluated with it.
+    assert len(seen) < 2 * (method.max_iterations * short.attempts + 2 * long.count)
+
+
 def test_points_of_parallel_curves_are_not_joined():
     """On a circle and on a cubic with 20 degrees between the tangents they are; on lines that are a step's half apart not."""
     unit = lambda v: v / np.linalg.norm(v)
