@@ -199,7 +199,7 @@ def quadrupled(point: SpecialPoint) -> dict[str, tuple[Array, Array]]:
     for kind, psi in angles.items():
         z = np.exp(-0.25j * np.angle(1j * np.exp(1j * psi) / d)) * 1j ** np.arange(4)
         moved = -1j * abs(d) * (ratio + np.exp(1j * psi))
-        shift = np.linalg.lstsq(np.stack([rates.real, rates.imag]), [moved.real, moved.imag])[0]
+        shift = np.linalg.lstsq(np.stack([np.real(rates), np.imag(rates)]), [moved.real, moved.imag])[0]
         at = np.stack([z, z.conj(), *(np.full(4, each) for each in shift)], axis=1)
         powers = np.prod(at[:, None] ** np.array(form.monomials), axis=-1)
         # The parameters are of second order in the amplitude.

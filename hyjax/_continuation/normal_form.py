@@ -232,7 +232,7 @@ def _along_lines(unfolding: Unfolding, v: Array, curves: Float[Array, "lines ord
             orders.append(ft.reduce(lambda pair, _: pair[0], range(len(curve) - j), found) / math.factorial(j))
         return jnp.stack(orders)
 
-    return jax.vmap(one)(curves)
+    return jax.lax.map(one, curves)
 
 
 def _composed(form: FormShape, lines: np.ndarray, images: Array, manifold: Array) -> Array:
