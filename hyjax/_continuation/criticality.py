@@ -44,6 +44,8 @@ def criticality(
         return f"two orbits for {side(-math.copysign(1, coefficients['b']) * rate.real) or 'one side'}, none beyond"
     if kind == "period-doubling" and "c" not in coefficients:
         return "several multipliers are -1 at once: doubled orbits grow in several directions"
+    if kind in ("resonance-1:3", "resonance-1:4"):
+        return _at_resonance(kind, coefficients, rounding)
     name, degree = DECIDES.get(kind, ("", 0))
     if name not in coefficients:
         return ""
@@ -78,3 +80,17 @@ def criticality(
             if abs(q * turn - round(q * turn)) < 1e-3 * q and math.gcd(round(q * turn), q) == 1
         )
     return words
+
+
+def _at_resonance(kind: str, coefficients: dict, rounding: Callable[[int], float]) -> str:
+    """The orbits of three or four times the period near a strong resonance, in words."""
+    name, degree = ("b", 2) if kind == "resonance-1:3" else ("d", 3)
+    if abs(coefficients[name]) <= rounding(degree):
+        return f"degenerate: {name} is zero up to rounding, and terms of higher degree decide"
+    if kind == "resonance-1:3":
+        return "a saddle orbit of three times the period comes to the orbit and passes through it"
+    if abs(abs(coefficients["A0"]) - 1) < RESONANT:
+        return "degenerate: |A0| is 1 up to rounding, and terms of higher degree decide"
+    if abs(coefficients["A0"]) < 1:
+        return "a saddle orbit of four times the period surrounds the orbit, and comes to it at the point"
+    return "two curves of folds of orbits of four times the period begin; between them there are two such orbits, elsewhere none"

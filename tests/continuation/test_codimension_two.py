@@ -204,6 +204,8 @@ def test_curves_of_four_cycles(c, d, pairs):
     point = next(each for each in turning.special_points if each.kind == R4)
     assert_allclose(point.values, 0, atol=1e-13)
     ratio, second = -1j * c / abs(d), lambda p: p["b2"]
+    words = "two curves of folds of orbits of four" if abs(ratio) > 1 else "a saddle orbit of four"
+    assert point.normal_form.criticality.startswith(f"{words} times the period")
     kinds = ["neimark-sacker"] + ["quadrupled-fold", "second-quadrupled-fold"] * (abs(ratio) > 1)
     kinds += ["quadrupled-neimark-sacker"] * pairs
     with pytest.raises(ValueError, match=f"kind=fold must be one of {', '.join(kinds)}\\."):
