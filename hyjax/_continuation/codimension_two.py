@@ -308,7 +308,7 @@ def at_end(
         unfolding, params=unfolding.params_at(values), free=unfolding.free[1:], origin=values[1:], scale=unfolding.scale[1:]
     )  # fmt: skip
     end = locate_grazing(one, orbit, one.join(y, values[1:]), jnp.append(tangent[:-2], tangent[-1]), accept)
-    if end is None or end.touch is None:
+    if end is None or end.touch is None or end.touch.of_rate:
         return None
     before, second = one.split(end.v)
     origin = unfolding.join(before, jnp.append(values[0], second))

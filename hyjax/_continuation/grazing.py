@@ -16,6 +16,9 @@ slide, *crossing-sliding*.
 At a corner the guard `g` is zero at the arc's first state. Beyond it the guard fires at once, or no longer does, and the return
 map is discontinuous. With the guard ignored until the middle of the arc, the orbit exists on both sides.
 
+By symmetry a section may be crossed three times at once: there $g$, $\dot g$ and $\ddot g$ are zero, and the extremum of $g$ is a
+double root. With the flow to the extremum of the rate, $\ddot g = 0$, in place of the section, the condition is $\dot g = 0$.
+
 Candidates are the guards that a periodic orbit nearly touches: at an extremum along an arc, or where an arc begins.
 
 Source: di Bernardo, Budd, Champneys, Kowalczyk (2008), *Piecewise-smooth Dynamical Systems*, Secs. 2.5, 6.2 and
@@ -47,7 +50,7 @@ from .._results.shown import Shown
 from .._system.every import Clock
 from .._system.filippov import border_of
 from .._system.results import code_of
-from .._system.system import as_given, HybridSystem, Mode, Transition, VectorField
+from .._system.system import as_given, Guard, HybridSystem, Mode, Transition, VectorField
 from .._system.types import Flag, Scalar, State, Time
 from .unfolding import Unfolding
 
@@ -81,10 +84,11 @@ class Touch(Shown):
     that ends it, 1 unless `brief`. `at_end`: whether the guard that ends the arc is zero where the touched guard has its
     extremum, as at a section where a velocity vanishes; the arc is then not divided. `at_start`: a corner: the guard is zero at
     the first state of the arc, and `t` is the time of the arc's end. `at_border`: the arc ends on the border of the region in
-    which a Filippov system slides.
+    which a Filippov system slides. `of_rate`: the rate of the guard that closes the orbit is zero at its own extremum, where by
+    symmetry three crossings are one; `t` is the time of each of its crossings, shape `(crossings,)`, and `size` that of the rate.
     """
 
-    t: Scalar
+    t: Float[Array, " *crossings"]
     window: Scalar
     size: Scalar
     next_size: Scalar
@@ -97,6 +101,7 @@ class Touch(Shown):
     at_end: bool = eqx.field(static=True)
     at_start: bool = eqx.field(static=True)
     at_border: bool = eqx.field(static=True, default=False)
+    of_rate: bool = eqx.field(static=True, default=False)
 
     @property
     def divides(self) -> bool:
@@ -117,6 +122,7 @@ def possible_touches(orbit: PeriodicOrbit) -> list[Touch]:
         for e in (e for e in orbit.system.ways_out(arc.mode) if not isinstance(orbit.system.way(e).guard, Clock)):
             found += _touches_of(orbit, arc, k, e, e == route[k], brief, next_size)
         found += _borders_of(orbit, arc, k, route[k], brief, next_size)
+    found += _merging_of(orbit, arcs, route)
     # At an impact without impulse the next arc may begin on a guard as well: where a guard is tangent, this comes first.
     order = lambda each: (not each[1].at_start and each[0] > TOUCHING, each[1].at_start, each[0])
     return [touch for closeness, touch in sorted(found, key=order) if closeness < NEAR]
@@ -198,6 +204,37 @@ def _borders_of(orbit: PeriodicOrbit, arc, k: int, e: int, brief: bool, next_siz
     return [(float(height[-1]) / size, touch)]
 
 
+def _merging_of(orbit: PeriodicOrbit, arcs, route: tuple[int, ...]) -> list[tuple[float, Touch]]:
+    """The guard that closes the orbit, such as a section, where its rate is small and has an extremum."""
+    arc, e = arcs[-1], route[-1]
+    if isinstance(orbit.system.way(e).guard, Clock):
+        return []
+    t, rate = np.asarray(arc.t), np.asarray(_along(orbit, arc, e)[1])
+    fastest, turns = float(np.max(np.abs(rate))), np.flatnonzero(np.diff(np.sign(np.diff(rate[:-2]))))
+    if not fastest > 0:
+        return []
+    number = lambda value: jnp.asarray(value, arc.x.dtype)
+    ends = jnp.stack([arcs[k].t[-1] for k in _crossings(orbit.system, route, e)])
+    window = (t[-1] - (t[turns[-1] + 1] if turns.size else t[0])) / 2
+    touch = Touch(
+        ends, number(window), number(fastest), number(1), jnp.array(True), len(arcs) - 1, e, True, bool(rate[-1] < rate[-9]),
+        False, False, False, of_rate=True,
+    )  # fmt: skip
+    return [(float(abs(rate[-1])) / fastest, touch)]
+
+
+def _crossings(system: HybridSystem, route: tuple[int, ...], e: int) -> list[int]:
+    """The arcs that the guard of the way `e` ends, as a section is crossed after every stride."""
+    same = lambda k: content_of(as_given(system.way(k).guard)) == content_of(as_given(system.way(e).guard))
+    return [i for i, k in enumerate(route) if same(k)]
+
+
+def rate_of(guard: Guard, field: VectorField) -> Guard:
+    """The rate of a guard along a flow."""
+    along = lambda t, x, params: (jnp.ones_like(t), field(t, x, params))
+    return lambda t, x, params: jax.jvp(lambda t, x: guard(t, x, params), (t, x), along(t, x, params))[1]
+
+
 @long_run
 def _along(orbit: PeriodicOrbit, arc, e: int, border: bool = False) -> tuple[Array, Array]:
     """Values and rates of the guard of the way `e` along an arc, or of its `border_of`."""
@@ -241,6 +278,8 @@ def grazing_equation(
     t, x = (at.t, at.x) if not touch.at_start else _first_of_arc(system, names, touch.arc, through, t0, start, known)
     condition = border_of(way) if touch.at_border else way.guard
     assert condition is not None
+    if touch.of_rate:
+        condition = rate_of(way.guard, problem.system.mode(sequence[touch.arc]).vector_field)
     residual = jnp.append((through.impacts[-1].x - y) / unfolding.state_scale, condition(t, x, params) / touch.size)
     arcs = [k for k in range(len(names)) if not (touch.divides and k == touch.arc)]
     ends = [through.impacts[k] for k in arcs[len(problem.sequence) - 1 : -1 : len(problem.sequence)]]
@@ -326,14 +365,16 @@ def _with_extremum(
     """
     guard, sign = system.way(touch.transition).guard, -1 if touch.lowest else 1
     field = system.mode(sequence[touch.arc]).vector_field
+    rate = rate_of(rate_of(guard, field) if touch.of_rate else guard, field)
+    # By symmetry all crossings of a section are touched together.
+    touched = _crossings(system, system.route(sequence), touch.transition) if touch.of_rate else [touch.arc]
 
     def towards(t, x, q):
         """The guard's rate, with the sign with which it falls through zero at the extremum."""
-        flow = (jnp.ones_like(t), field(t, x, q[0]))
-        return sign * jax.jvp(lambda t, x: guard(t, x, q[0]), (t, x), flow)[1]
+        return sign * rate(t, x, q[0])
 
     def near(t, x, q):
-        return jnp.abs(t - q[1].t) < q[1].window
+        return jnp.any(jnp.abs(t - q[1].t) < q[1].window)
 
     def pushed(jump):
         if push is None:
@@ -353,7 +394,7 @@ def _with_extremum(
             ways.append((_of_params(way.guard), jump, None))
         elif k == touch.arc and touch.taken and touch.at_start:
             ways.append((_of_params(way.guard), jump, near if armed is None else _both(near, armed)))
-        elif k == touch.arc and touch.taken:
+        elif k in touched and touch.taken:
             ways.append((towards, pushed(_optional_reset(jump, mode, system.mode(way.target))), near))
         else:
             jump = pushed(jump) if k == touch.arc and touch.at_end else jump

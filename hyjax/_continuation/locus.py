@@ -216,6 +216,9 @@ def curves_through(point: SpecialPoint | EquilibriumPoint) -> tuple[str, ...]:
         if isinstance(point, EquilibriumPoint) or point.kind != "resonance-1:4" or is_traced(point):
             return known
         return (*known, *computed_once(quadrupled, point))
+    if point.touch.of_rate:
+        # Another parameter may break the symmetry, and the guard is not zero where its rate is.
+        return ()
     return (next(point.kind.removeprefix(each) for each in (*MEETINGS, "") if point.kind.startswith(each)),)
 
 

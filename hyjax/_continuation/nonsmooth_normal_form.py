@@ -137,6 +137,10 @@ def nonsmooth_form(kind: str, unfolding: Unfolding, v: Array, touch: Touch) -> N
         raise ValueError(
             f"normal_form: there is none of a {kind} point, where the return map is smooth to first order."
         )
+    if touch.of_rate:
+        raise ValueError(
+            "normal_form: by symmetry three crossings of the section are one here: the orbit goes on with another section."
+        )
     dimension = lambda mode: unfolding.problem.system.mode(mode).dimension
     if not touch.lowest or dimension(way.source) != dimension(way.target):
         raise ValueError("normal_form: the guard is touched from below, or leads to a mode of another dimension.")

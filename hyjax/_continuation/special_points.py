@@ -7,7 +7,7 @@ r"""Special points of a branch: detected by the sign change of a test function, 
 | neimark-sacker | $\prod_{i<j} (\mu_i \mu_j - 1)$ | $\lvert\mu\rvert - 1$ of the complex multiplier next to the circle |
 | branch-point | $\det$ of $dF$ bordered by the tangent | $g$ of this matrix, interpolated |
 | with $r$ multipliers 1 | their number above 1 | the same with $g$ of shape $(r, r)$ |
-| grazing | none: the branch ends | the guard is zero at its extremum, see `grazing.py` |
+| grazing | none: the branch ends | the guard is zero at its extremum, or by symmetry its rate, see `grazing.py` |
 | corner | none: the branch ends | the guard is zero at the start of an arc, see `grazing.py` |
 | swap | none: the branch ends | the duration of an arc, or the time to a guard at its end, is zero, extrapolated |
 | grazing-, adding-sliding | none: the branch ends | as grazing, of a Filippov system |
@@ -79,7 +79,8 @@ class SpecialPoint(Shown):
 
     At `grazing` one multiplier is infinite on the side where the guard is crossed, and no multiplier is critical: `multiplier`
     and `eigenvector` are NaN; so is the orbit's return Jacobian, which differs between both sides. The orbit's multipliers are
-    those of the side that misses the guard. `touch`: the guard that is touched, and the arc. At a `corner` an arc begins on the
+    those of the side that misses the guard. `touch`: the guard that is touched, and the arc; `touch.of_rate` where by symmetry
+    three crossings of a section are one, beyond which the orbits go on by another section. At a `corner` an arc begins on the
     surface of a guard, and the multipliers are those of the branch. Where a branch of a Filippov system with one surface ends
     because its sliding arcs appear, vanish or divide, `kind` says how; the return map is continuous there, and its multipliers
     are not. At a `swap` two events fall together, and beyond they follow each other in the other order: `switch_branch` follows
@@ -440,7 +441,9 @@ def locate_grazing(
             root = solve_grazing(unfolding, touch, v, accept, jnp.array(12))
         if not root.converged or not jnp.max(jnp.abs(root.y - v)) < 0.1:
             continue
-        _, _, (_, x, image, _) = root.aux
+        _, chain, (t, x, image, _) = root.aux
+        if touch.of_rate and not _crosses_thrice(unfolding, touch, root.y, chain, t, x):
+            continue
         if (touch.at_start or touch.at_border) and not jnp.abs(root.aux[0][-1] @ tangent) > STILL:
             # The guard is zero at the start of the arc, or the border at its end, all along the branch.
             continue
@@ -529,11 +532,18 @@ def _vanishes(touch: Touch, chain: Chain, at_touch: AtTouch) -> bool:
     return bool((jnp.abs(at_touch[3]) < 1e-8) & (rising < 1e-6))
 
 
+def _crosses_thrice(unfolding: Unfolding, touch: Touch, v: Array, chain: Chain, t: Scalar, x: Array) -> bool:
+    """Whether the guard is zero, too, where its rate is zero at an extremum."""
+    params = unfolding.params_at(unfolding.split(v)[1])
+    guard = unfolding.problem.system.way(touch.transition).guard(t, x, params)
+    return bool(jnp.abs(guard) <= float(jnp.finfo(x.dtype).eps) ** 0.5 * touch.size * chain.period)
+
+
 def missing(touch: Touch, x: Array, image: Array) -> Touch:
     """The touch on the side that misses the guard, where the reset of a taken one changes nothing: the orbit is the same without
     the reset, and has finite multipliers."""
     same = image.shape == x.shape and bool(jnp.allclose(image, x, rtol=1e-6))
-    misses = same and touch.taken and not (touch.at_start or touch.at_border)
+    misses = same and touch.taken and not (touch.at_start or touch.at_border or touch.of_rate)
     return eqx.tree_at(lambda touch: touch.jump, touch, jnp.array(False)) if misses else touch
 
 

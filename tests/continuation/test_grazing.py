@@ -219,3 +219,30 @@ def test_a_cycle_from_section_to_section_grazes_a_wall():
     assert point.kind == "grazing"
     assert_allclose(point.value, 0.36, rtol=1e-9)
     assert_allclose(branch.x[:, 1], np.sqrt(branch.values), rtol=1e-9)
+
+
+@pytest.mark.medium
+def test_a_section_that_is_crossed_three_times_at_once():
+    """The circle of the flow z' = (i + 1 - |z|^2) z with the section s (p + s^2) = 0 of s = sin t: one crossing at t = pi for
+    p > 0, three for p < 0. The multiplier is exp(-4 pi)."""
+
+    def turn(t, x, p):
+        c, s = x
+        grow = 1 - c**2 - s**2
+        return jnp.stack([-s + c * grow, c + s * grow])
+
+    system = hj.HybridSystem({"turn": hj.Mode(turn, ("c", "s"))}, ())
+    step = hj.ReturnMap(system, section=hj.Section("turn", lambda t, x, p: x[1] * (p + x[1] ** 2)))
+    orbit = hj.periodic_orbit(step, jnp.array([-1.0, 0.0]), jnp.array(0.5))
+    branch = hj.continuation(orbit, where=lambda p: p, stop=-0.5, throw=False)
+    assert branch.result == RESULTS.grazing
+    (point,) = branch.special_points
+    assert point.kind == "grazing" and point.touch.of_rate and abs(point.value) < 1e-13
+    # Rounding; the multiplier to the tolerance of the integrator, 1e-12 of states of the size 1.
+    assert_allclose(point.orbit.x, [-1, 0], rtol=0, atol=1e-14)
+    assert_allclose(point.orbit.period, 2 * np.pi, rtol=1e-13)
+    assert_allclose(point.orbit.multipliers, [np.exp(-4 * np.pi), 0], atol=1e-12)
+    with pytest.raises(ValueError, match="three crossings of the section are one"):
+        _ = point.normal_form
+    with pytest.raises(ValueError, match="no curve is followed from there"):
+        hj.locus(point, where=lambda p: p, stop=1.0)

@@ -275,11 +275,22 @@ def test_the_family_of_the_walk_in_one_run():
 
 @pytest.mark.slow
 def test_slow_walks_end_where_the_section_is_touched():
-    """The mass is no longer highest at midstance, where the rate of the section falls to 0 by symmetry."""
+    """The mass is no longer highest amid double support, where both legs bear its weight together, 2 k (cos a - y) = 1: by
+    symmetry three crossings of the section are one. Against half a step of SciPy."""
     params = biped.Params()
     orbit = hj.periodic_orbit(biped.step, biped.guess(params), params, conserved=biped.energy)
     walks = hj.continuation(orbit, stop=0.6, throw=False)
-    assert walks.result == hj.RESULTS.grazing and 1.09 < walks.values[-1] < 1.1
+    assert walks.result == hj.RESULTS.grazing and walks.unresolved == ()
+    (point,) = (each for each in walks.special_points if each.kind == "grazing")
+    weighs = lambda y, angle: 40 * (np.cos(angle) - y) - 1
+    at = root(lambda u: [*half_step(*u)[3:], weighs(*u[1:])], [0.52, 0.947, 0.237], tol=1e-13).x
+    # The tolerance of the integrators, 1e-13, over a step that multiplies errors by less than ten.
+    assert_allclose(point.orbit.x[:5], [*at[:2], 0, -at[2], at[2]], rtol=1e-12, atol=1e-12)
+    assert_allclose(point.orbit.period, 4 * half_step(*at)[0], rtol=1e-12)
+    assert_allclose(point.value, at[0] ** 2 / 2 + at[1] + 20 * (1 - at[1] / np.cos(at[2])) ** 2, rtol=1e-12)
+    assert np.all(np.isfinite(point.orbit.multipliers)) and point.orbit.footfalls().name == "walk"
+    with pytest.raises(ValueError, match="three crossings of the section are one"):
+        _ = point.normal_form
 
 
 @pytest.mark.slow
