@@ -26,6 +26,8 @@ from .projection import gaps_and_rates, halves, least_norm, project, Projection,
 
 # The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
 OPEN, STUCK, FORWARD, BACKWARD = range(4)
+# A contact that slides without friction.
+_SMOOTH = 4
 Codes = Int[Array, " contacts"]
 Contacts = Bool[Array, " contacts"]
 Numbers = Float[Array, " contacts"]
@@ -369,7 +371,9 @@ class ContactSet(eqx.Module):
             # What is compressed does not settle yet: it may be pulled, and would be closed when the impulses grow.
             settled = last & ((roles > OPEN) & (codes == OPEN) & slow & (strikes | still) | (opens & slow))
             codes, opens = jnp.where(settled, added, codes), opens & ~settled
-            pushes = self.pushes(projected.compliance, -motion, codes, params, given, opens)
+            # What is pulled has no friction: in the direction of its slip it would do work.
+            acting = jnp.where(settled & (codes > STUCK), _SMOOTH, codes)
+            pushes = self.pushes(projected.compliance, -motion, acting, params, given, opens)
             return impulse + pushes, (impulse + pushes, codes, opens, settled, fits)
 
         begun = jnp.zeros_like(velocity)

@@ -429,6 +429,21 @@ def test_an_end_that_opens_slowly_stays(settle, left, rate):
     assert_allclose([end[2] - end[3], end[2] + end[3]], [rate, 0], rtol=0, atol=1e-15)
 
 
+def test_an_end_that_is_pulled_has_no_friction():
+    """The same rod slides: the right end is pushed by 2 and the left end, which would open slowly, pulled by 1. Friction 0.1 of
+    the right end alone slows the rod by 0.2; that of the left end would speed it up."""
+    mechanism = Mechanism(
+        lambda q, p: jnp.diag(jnp.array([1.0, 3.0, 1.0])), lambda t, q, v, p: jnp.array([-1.0, 0.0, 0.0])
+    )
+    end_of = lambda side, t, q, p: q[0] + side * q[1]
+    ends = {name: Contact(ft.partial(end_of, side), lambda t, q, v, p: v[2], static=0.1, kinetic=0.1, settle=1.1)
+            for name, side in (("left", -1), ("right", 1))}  # fmt: skip
+    system = contact_system(mechanism, ends, ("y", "phi", "x"))
+    end = struck(system, [0.5, -0.5, 0.0, -1.0, -1.0, 1.0, 2.0, 0.0], 1, None)
+    assert set_name(system, end) == "left:slip++right:slip+"
+    assert_allclose(end[3:6], [0, 0, 0.8], rtol=0, atol=1e-14)
+
+
 def test_a_block_that_rocks_to_rest():
     """Where the corner that opens settles, the impulse that stops the block at the other one is outside of its cone, by as little
     as that opens: it stands. While the corner opens by more than rounding, the friction of the other holds, |p_t| / p_n = 0.353
