@@ -283,10 +283,17 @@ class ContactSet(eqx.Module):
             own = jnp.full(count, STUCK).at[self.with_slip].set(jnp.where(force[count:] < 0, FORWARD, BACKWARD))
             slips = stops & (codes == STUCK) & jnp.any(gives & (codes == STUCK))
             roles = jnp.where(slips, own, jnp.where(closing | (stops & (roles > STUCK)), STUCK, roles))
+            # A gap between two bodies that fall alike is closed by the force at another one, and one that is held by its own.
+            released = -diagonal(projected.compliance)[:count] * force[:count]
+            held = (projected.drift + projected.compliance @ force)[:count]
+            drift = projected.drift.at[:count].min(jnp.where(codes > OPEN, released, held))
+            pulled = dataclasses.replace(projected, drift=jnp.where(jnp.isnan(drift), projected.drift, drift))
+        else:
+            pulled = projected
 
         struck = jnp.any(strikes)
         roles_of_impact = jnp.where(struck & (roles > OPEN), STUCK, OPEN)
-        impulse, codes, bounces, why = self.impact(projected, roles_of_impact, strikes, params)
+        impulse, codes, bounces, why = self.impact(pulled, roles_of_impact, strikes, params)
         after = projected.kick(jnp.where(struck, impulse, 0))
         least_rate = float(np.finfo(x.dtype).eps) ** 0.75 * jnp.max(jnp.abs(projected.velocity))
         z = jnp.concatenate([after, x[x.size - count :]])

@@ -444,6 +444,36 @@ def test_an_end_that_is_pulled_has_no_friction():
     assert_allclose(end[3:6], [0, 0, 0.8], rtol=0, atol=1e-14)
 
 
+def ball_on_a_plate():
+    """The floor is at the height 1."""
+    bodies = Mechanism(lambda q, p: jnp.diag(jnp.array([2.0, 1.0])), lambda t, q, v, p: jnp.array([-20.0, -10.0]))
+    impact = Contact(lambda t, q, p: q[1] - q[0], restitution=0.5)
+    return contact_system(bodies, {"floor": Contact(lambda t, q, p: q[0] - 1), "impact": impact}, ("plate", "ball"))
+
+
+@pytest.mark.parametrize("rate, after", [(1e-5, 0.0), (1e-4, 5e-5)])
+def test_a_bounce_on_a_plate_that_is_held(rate, after):
+    """Ball and plate fall alike, and the floor holds the plate: the ball comes back after a rise of 5e-5 squared over 20, and
+    settles where the rise would be 1e-12, as on the floor."""
+    system = ball_on_a_plate()
+    end = struck(system, [1.0, 1.0, 0.0, -rate, 1.0, 0.0], 1, None)
+    assert set_name(system, end) == f"floor:closed+impact:{'open' if after else 'closed'}"
+    assert_allclose(end[2:4], [0, after], rtol=1e-12, atol=1e-16)
+
+
+@pytest.mark.medium
+def test_bounces_on_a_plate_end_in_contact():
+    """The n-th bounce begins at the time sqrt(2 h / g) (1 + 2 (e + ... + e^n)); after the last one ball and plate rest. Heights
+    are rounded, so that times have errors of 2e-16 over a rate, 1e-5 at last."""
+    system = ball_on_a_plate()
+    run = hj.simulate(system, jnp.array([1.0, 2.0, 0.0, 0.0, 1.0, 0.0]), None, mode="contacts", t1=4.0, max_jumps=60)
+    jumps = int(run.jumps)
+    expected = 0.2**0.5 * (1 + 2 * np.cumsum(0.5 ** np.arange(jumps)) - 2)
+    assert_allclose(run.end_times[:jumps], expected, rtol=0, atol=1e-10)
+    assert 15 < jumps < 40 and set_name(system, run.x) == "floor:closed+impact:closed"
+    assert_allclose(run.x[:4], [1, 1, 0, 0], rtol=0, atol=1e-12)
+
+
 def test_a_block_that_rocks_to_rest():
     """Where the corner that opens settles, the impulse that stops the block at the other one is outside of its cone, by as little
     as that opens: it stands. While the corner opens by more than rounding, the friction of the other holds, |p_t| / p_n = 0.353
