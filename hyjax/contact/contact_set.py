@@ -378,8 +378,9 @@ class ContactSet(eqx.Module):
             # What is compressed does not settle yet: it may be pulled, and would be closed when the impulses grow.
             settled = last & ((roles > OPEN) & (codes == OPEN) & slow & (strikes | still) | (opens & slow))
             codes, opens = jnp.where(settled, added, codes), opens & ~settled
-            # What is pulled has no friction: in the direction of its slip it would do work.
-            acting = jnp.where(settled & (codes > STUCK), _SMOOTH, codes)
+            # What would open is pulled. It has no friction, which would do work in the direction of the slip.
+            opening = rates[rows] > 8 * tolerance * jnp.max(jnp.where(roles > OPEN, jnp.abs(closing), 0))
+            acting = jnp.where(settled & opening & (codes > STUCK), _SMOOTH, codes)
             pushes = self.pushes(projected.compliance, -motion, acting, params, given, opens)
             return impulse + pushes, (impulse + pushes, codes, opens, settled, fits)
 

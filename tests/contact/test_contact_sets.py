@@ -517,11 +517,12 @@ def rod_on_three(friction):
 @pytest.mark.parametrize("friction, slides", [(0.4, True), (2.0, False)])
 def test_a_point_without_impulse_that_stays_closed_holds(friction, slides):
     """The rod turns about its left end, and its middle and its right end strike at once. Impulses of these two alone stop all
-    three points; the left end then bears a part of the weight, as the others do. Friction takes 0.4 of the speed 1, or all."""
+    three points; the left end then bears a part of the weight, as the others do. Friction takes 0.4 of the speed 1, or all. The
+    rate of the angle is the sum of impulses times 6 and of 2: its rounding is some 1e-15 by each."""
     system = rod_on_three(friction)
     end = struck(system, [0.0, 0.0, 0.0, 1.0, -1.0, -2.0, 2.0, 0.0, 0.0], 1, jnp.array(0.0))
     assert set_name(system, end) == "+".join(f"{each}:{'slip+' if slides else 'stick'}" for each in "abc")
-    assert_allclose(end[3:6], [0.6 if slides else 0, 0, 0], rtol=1e-14, atol=1e-15)
+    assert_allclose(end[3:6], [0.6 if slides else 0, 0, 0], rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.medium
