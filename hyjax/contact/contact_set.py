@@ -22,7 +22,7 @@ from .._system.types import Flag, Params, State, Time
 from .contact import coefficients, Contact, tangents
 from .laws import drift_errors, force_error, gains_nothing, rises, Tolerances
 from .mechanism import diagonal, Mechanism
-from .projection import gaps_and_rates, halves, least_norm, project, Projection, Rows, tied
+from .projection import Apart, least_norm, project, Projection, Rows, tied
 
 # The code of a contact, held in the state: the slip of a contact that slides is positive or negative.
 OPEN, STUCK, FORWARD, BACKWARD = range(4)
@@ -35,32 +35,6 @@ Numbers = Float[Array, " contacts"]
 _ROUGH = 1e6
 # Up to so many sets of contacts an impact is looked at for a second solution.
 _FEW = 64
-
-
-class Apart(eqx.Module):
-    """The domain in which no gap of the contacts is negative, unless it opens: a contact that opens may have drifted below zero.
-
-    A limit has a kink where the gap equals its rate, for which a solver step need not be shortened: wherever it could be left,
-    a guard of the mode falls first, that of the gap or (in `V`) that of the gap's rate. `further`: other limits.
-    """
-
-    mechanism: Mechanism
-    contacts: tuple[Contact, ...]
-    further: Domain | None
-    # Which contacts hold: their gaps, kept closed by a force, are no limits.
-    held: Bool[Array, " contacts"] | None = None
-
-    @property
-    def guarded(self) -> int:
-        """How many of the limits, the first, are left only after a guard has fallen."""
-        return len(self.contacts)
-
-    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
-        limits = jnp.maximum(*gaps_and_rates(self.mechanism, self.contacts, t, *halves(x), params))
-        if self.held is not None:
-            limits = jnp.where(self.held, 1, limits)
-        further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
-        return jnp.concatenate([limits, *further])
 
 
 class ContactSet(eqx.Module):

@@ -16,10 +16,10 @@ from .._system.results import choose, code_of_state, nan_unless, RESULTS
 from .._system.system import Armed, Domain, HybridSystem, Mode, of_arc, Transition, unchanged
 from .._system.types import Flag, Params, require_function, Scalar, State, Time
 from .contact import coefficient, Contact, gap, gap_rates, slip, tangents
-from .contact_set import Apart, BACKWARD, ContactSet, OPEN, STUCK
+from .contact_set import BACKWARD, ContactSet, OPEN, STUCK
 from .laws import can_hold, cone, drift_errors, force_error, gives_way, impact, pressed, slide, stick, Tolerances
 from .mechanism import check_mechanism, Mechanism, names_of
-from .projection import halves, project, Projection
+from .projection import Apart, halves, project, Projection
 
 SlipSide = PerMode | Int[Array, ""]
 # The mode after an impact. Without two directions of slip, a closed contact is `_HELD`.

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float
 from .._numerics.elimination import smallest_pivot, solve
 from .._numerics.programs import depends_on, once
 from .._system.results import nan_unless
+from .._system.system import Domain
 from .._system.types import Params, Scalar, State, Time
 from .contact import Contact, gap_rates, gaps, velocity_rows
 from .mechanism import diagonal, inertia, load, Mechanism, Motion, Positions, Velocities
@@ -98,6 +99,32 @@ def _gaps_and_rates(
     if (known := _known(mechanism, contacts, t, q, v, params)) is not None:
         return known[0], known[1][: len(contacts)]
     return gaps(contacts, t, q, params), gap_rates(contacts, t, q, v, params)
+
+
+class Apart(eqx.Module):
+    """The domain in which no gap of the contacts is negative, unless it opens: a contact that opens may have drifted below zero.
+
+    A limit has a kink where the gap equals its rate, for which a solver step need not be shortened: wherever it could be left,
+    a guard of the mode falls first, that of the gap or (in `V`) that of the gap's rate. `further`: other limits.
+    """
+
+    mechanism: Mechanism
+    contacts: tuple[Contact, ...]
+    further: Domain | None
+    # Which contacts hold: their gaps, kept closed by a force, are no limits.
+    held: Bool[Array, " contacts"] | None = None
+
+    @property
+    def guarded(self) -> int:
+        """How many of the limits, the first, are left only after a guard has fallen."""
+        return len(self.contacts)
+
+    def __call__(self, t: Time, x: State, params: Params) -> Float[Array, " limits"]:
+        limits = jnp.maximum(*gaps_and_rates(self.mechanism, self.contacts, t, *halves(x), params))
+        if self.held is not None:
+            limits = jnp.where(self.held, 1, limits)
+        further = () if self.further is None else (jnp.ravel(self.further(t, x, params)),)
+        return jnp.concatenate([limits, *further])
 
 
 def _known(mechanism: Mechanism, contacts: tuple[Contact, ...], t, q, v, params) -> Motion | None:
