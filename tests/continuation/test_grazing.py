@@ -189,6 +189,8 @@ def test_a_section_that_becomes_tangent_by_symmetry():
     assert_allclose(branch.values[-1], -0.25, atol=1e-6)
     # The forced solution of y' = -sin u - 2 b sin 2 u - y at u = 0.
     assert_allclose(branch.x[:, 1], 0.5 + 0.8 * branch.values, atol=1e-9)
+    (point,) = branch.special_points
+    assert point.kind == "grazing" and point.touch.of_rate and abs(point.value + 0.25) < 1e-12
 
 
 @pytest.mark.medium
