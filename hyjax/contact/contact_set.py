@@ -440,6 +440,7 @@ class ContactSet(eqx.Module):
         Source: Stewart, Trinkle (1996), *An implicit time-stepping scheme for rigid body dynamics with inelastic collisions and
         Coulomb friction*, Int. J. Numer. Methods Eng. 39.
         """
+        count, of = len(self.contacts), self.with_slip
         compliance, motion, given, params = without_tangents((compliance, motion, given, params))
         static, kinetic = (jnp.minimum(self.numbers(name, params, motion), _ROUGH) for name in ("static", "kinetic"))
 
@@ -456,6 +457,11 @@ class ContactSet(eqx.Module):
         # A rough contact that would have to slide has no solution.
         rough = np.isin(np.arange(len(self.contacts)), self.with_slip) & ~self.slips
         solved &= ~jnp.any(rough & (codes > STUCK))
+        # Nor has one that slid in the other direction before the friction of others was known.
+        ahead = jnp.where(codes[of] == FORWARD, after[count:], -after[count:])
+        small = 16 * float(jnp.finfo(motion.dtype).eps) ** 0.5 * jnp.max(jnp.abs(motion), initial=0)
+        turned = (roles[of] == STUCK) & (codes[of] > STUCK) & ~self.smooth(params, motion)[of] & (ahead < -small)
+        solved &= ~jnp.any(turned)
         return jnp.where((codes == STUCK) & self.smooth(params, motion), FORWARD, codes), opens, solved, after
 
     def solution(self, compliance, motion: Rows, roles: Codes, static: Numbers, kinetic: Numbers, given: Rows | None):

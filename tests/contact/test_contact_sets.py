@@ -574,6 +574,16 @@ def test_an_impact_without_a_solution(rate, after):
     assert_allclose(end[2:4], [after, after], rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("slip, good", [(1.0, True), (-1.0, False)])
+def test_friction_along_a_slip_is_no_solution(slip, good, monkeypatch):
+    """Three points that slide forwards, by a set that was chosen before the friction of all was known: their slip decides."""
+    contacts = rod_on_three(0.4).transitions[0].reset.__self__
+    codes, opens, after = jnp.full(3, 2), jnp.zeros(3, bool), jnp.array([0.0, 0.0, 0.0, slip, slip, slip])
+    monkeypatch.setattr(type(contacts), "solution", lambda self, *given: (codes, opens, jnp.array(True), after))
+    found, _, solved, _ = contacts.choose(jnp.eye(6), after, jnp.ones(3, int), jnp.array(0.0))
+    assert found.tolist() == [2, 2, 2] and bool(solved) == good
+
+
 @pytest.mark.medium
 def test_no_foot_of_a_plank_pulls():
     """A plank on four feet under a load: the forces are in balance, none of them pulls, and of all those they are of least norm,

@@ -203,7 +203,7 @@ def test_no_short_file_with_one_user():
 LINES = {
     "_system": 1930, "_numerics": 2336, "_results": 1608, "solvers": 930, "_flow": 6477, "_orbit": 5553, "noise": 1432,
     "control": 3015, "phase": 1387, "_continuation": 6173, "_sweep": 3928, "_optimize": 5120, "_fit": 2709,
-    "study": 1058, "contact": 2101,
+    "study": 1058, "contact": 2107,
     "robots": 1606, "models": 5698, "plot": 4063, "cli": 3368, "certify": 7408,
 }  # fmt: skip
 
@@ -214,7 +214,7 @@ def test_budgets():
         assert sum(length for place, length in LENGTHS.items() if place[0] == layer) <= most, layer
     nodes = [node for path in FILES.values() for node in ast.walk(ast.parse(path.read_text()))]
     # `_testing.py` lists what tests need: it is no part of the library.
-    assert len(FILES) <= 287 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 67_943
+    assert len(FILES) <= 287 and sum(LENGTHS.values()) - LENGTHS["_testing",] <= 67_949
     assert sum(isinstance(node, ast.ClassDef) for node in nodes) <= 331
     assert len(hyjax.__all__) <= 50
 
