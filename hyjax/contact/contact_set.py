@@ -445,10 +445,10 @@ class ContactSet(eqx.Module):
         static, kinetic = (jnp.minimum(self.numbers(name, params, motion), _ROUGH) for name in ("static", "kinetic"))
 
         def ask(now):
-            roles, *_, count = now
+            roles, *_, asked = now
             codes, opens, solved, after = self.solution(compliance, motion, roles, static, kinetic, given)
             fixed = jnp.where((roles == STUCK) & (codes > STUCK), codes, roles)
-            return fixed, codes, opens, solved, after, jnp.any(fixed != roles), count + 1
+            return fixed, codes, opens, solved, after, jnp.any(fixed != roles), asked + 1
 
         start = roles, roles, roles < OPEN, jnp.array(False), motion, jnp.array(True), jnp.array(0)
         # In a loop also the first time, so that it is compiled once.
